@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the scripts of this folder: where the checkout is, how Bazel is called, and one quiet
+# line of progress while a long command writes into a log.
+
+occl_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+# Bazel keeps its caches below the home directory; services and containers may start without HOME.
+if [ -z "${HOME:-}" ]; then
+    HOME=$(getent passwd "$(id -u)" | cut -d: -f6)
+    export HOME
+fi
+
+# OCCL_BAZEL_STARTUP: extra start-up options, for instance an output base of one's own when several
+# people share a checkout.
+occl_bazel() {
+    # shellcheck disable=SC2086 # a list of options on purpose
+    (cd "$occl_root" && exec bazel ${OCCL_BAZEL_STARTUP:-} "$@" </dev/null)
+}
+
+occl_say() {
+    printf '%s\n' "$*" >&2
+}
+
+# occl_progress LABEL LOG COMMAND...: runs the command with all its output in LOG and returns its
+# status. On a terminal one line is rewritten; elsewhere a line appears every 30 s, so that a log
+# of a long run shows that it lives.
+occl_progress() {
+    local label=$1 log=$2 start=$SECONDS next=30 pid last status=0
+    shift 2
+    "$@" >"$log" 2>&1 &
+    pid=$!
+    # shellcheck disable=SC2064 # the pid of now
+    trap "kill $pid 2>/dev/null; exit 130" INT TERM
+    while kill -0 "$pid" 2>/dev/null; do
+        last=$(tail -c 4096 "$log" | tr '\r' '\n' | grep -aoE '^\[[0-9,]+ / [0-9,]+\].*' | tail -n 1)
+        if [ -t 2 ]; then
+            printf '\r\033[K%.110s' "$label: $((SECONDS - start)) s ${last:-}" >&2
+        elif [ $((SECONDS - start)) -ge "$next" ]; then
+            printf '%.110s\n' "$label: $((SECONDS - start)) s ${last:-}" >&2
+            next=$((SECONDS - start + 30))
+        fi
+        sleep 0.3
+    done
+    wait "$pid" || status=$?
+    trap - INT TERM
+    [ -t 2 ] && printf '\r\033[K' >&2
+    if [ "$status" -eq 0 ]; then
+        occl_say "$label: done in $((SECONDS - start)) s"
+    else
+        occl_say "$label: failed after $((SECONDS - start)) s"
+    fi
+    return "$status"
+}
