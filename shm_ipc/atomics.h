@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Atomic accessors named for their intent. Shared structs hold plain fixed-width integers (the same
+ * headers must compile as C++ and CUDA), so every access that another thread or process can race
+ * with goes through one of these. Raw builtins and fences elsewhere are a lint error.
+ *
+ *   peek      relaxed load: a hint; the caller re-reads before it acts on it
+ *   observe   acquire load: pairs with publish
+ *   note      relaxed store: statistics, single writer
+ *   publish   release store: everything written before is visible to whoever observes it
+ *   claim     compare-and-swap, sequentially consistent: decides a race between several writers
+ *   add       fetch-and-add, sequentially consistent: counting arrivals, claiming strands
+ *
+ * claim and add are sequentially consistent because each of them is one half of a Dekker pattern
+ * with a sleeper's announcement (wake.h): "change the state, then look for sleepers" against
+ * "announce sleep, then look at the state". */
+#ifndef SHM_IPC_ATOMICS_H
+#define SHM_IPC_ATOMICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+static inline uint32_t occl_peek32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+static inline uint64_t occl_peek64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+static inline uint32_t occl_observe32(const uint32_t *p) {
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+static inline uint64_t occl_observe64(const uint64_t *p) {
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+static inline void occl_note32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+static inline void occl_note64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+static inline void occl_publish32(uint32_t *p, uint32_t v) {
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+static inline void occl_publish64(uint64_t *p, uint64_t v) {
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+/* On failure *expected holds what was found. */
+static inline bool occl_claim32(uint32_t *p, uint32_t *expected, uint32_t desired) {
+    return __atomic_compare_exchange_n(p, expected, desired, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
+}
+static inline bool occl_claim64(uint64_t *p, uint64_t *expected, uint64_t desired) {
+    return __atomic_compare_exchange_n(p, expected, desired, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
+}
+/* Return the value before the addition. */
+static inline uint32_t occl_add32(uint32_t *p, uint32_t v) {
+    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+}
+static inline uint64_t occl_add64(uint64_t *p, uint64_t v) {
+    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+}
+static inline uint32_t occl_or32(uint32_t *p, uint32_t v) {
+    return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
+}
+static inline uint64_t occl_or64(uint64_t *p, uint64_t v) {
+    return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
+}
+/* Statistics with several writers: order does not matter. */
+static inline void occl_count64(uint64_t *p, uint64_t v) {
+    (void)__atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+}
+/* Full fence between a producer's index store and its look at the consumer's sleep flag. */
+static inline void occl_bell_fence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+/* One step of a polite spin: lets a sibling hardware thread run. */
+static inline void occl_relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every limit of occl in one place, with its unit in the name and the reason for the number.
+ * Dual header (C11, C++, CUDA): only enum constants and macros. */
+#ifndef SHM_IPC_LIMITS_H
+#define SHM_IPC_LIMITS_H
+
+/* Shape of the machine. */
+#define OCCL_CACHE_LINE_BYTES 64
+#define OCCL_PAGE_BYTES 4096
+#define OCCL_HUGE_PAGE_BYTES (2u << 20)
+
+/* A communicator on one node: the fan-in of the reduction kernels (gpu/host/reduce.h). */
+#define OCCL_LOCAL_RANKS_MAX 64
+
+/* Records of one communicator page. 128 outstanding ops per communicator take the direct or local
+ * path; more go through the ring. 128 x (header + 8 ranks) is 290 KiB: it stays inside an L2. */
+#define OCCL_RECORDS 128
+/* Payload that travels inside a rank's line: 32 bytes share the descriptor's cache line (8-byte
+ * all-reduces touch one line per rank), 128 bytes fill the line group. */
+#define OCCL_TINY_BYTES 32
+#define OCCL_INLINE_BYTES 128
+/* Largest direct payload: above it one executor's single pass beats every rank reading all
+ * inputs, and copying the payload stops being free. */
+#define OCCL_DIRECT_MAX_BYTES 4096
+/* Payload chunks a rank owns in a communicator page: 16 x 4 KiB keeps an 8-rank page below 1 MiB. */
+#define OCCL_PAYLOAD_CHUNKS 16
+
+/* Session rings. A completion credit is taken at submission, so CQ >= SQ suffices. */
+#define OCCL_SQ_ENTRIES 256
+#define OCCL_CQ_ENTRIES 1024
+#define OCCL_RING_ENTRIES_MIN 8
+
+/* Text. Names go into logs and metrics labels; they are checked against [A-Za-z0-9._:@/-]. */
+#define OCCL_NAME_BYTES 64
+#define OCCL_HOST_BYTES 64
+
+/* Control messages: one SEQPACKET datagram each, never more than this. */
+#define OCCL_MESSAGE_BYTES_MAX 8192
+#define OCCL_MESSAGE_FDS_MAX 2
+
+/* A slice is the unit that is executed whole and then published: at most 100 us of work. 1 MiB of
+ * memory traffic takes 50-100 us on one core of the machines measured (research: 11-21 GB/s). */
+#define OCCL_SLICE_TRAFFIC_BYTES (1u << 20)
+#define OCCL_SLICE_BYTES_MIN (16u << 10)
+
+/* Bounds of waiting. The daemon-lost bound is 200 ms: a sleeper looks up twice within it. */
+#define OCCL_SLEEP_MAX_NS 50000000ll
+#define OCCL_DAEMON_LOST_BOUND_NS 200000000ll
+#define OCCL_YIELDS_BEFORE_SLEEP 16
+#define OCCL_PEER_DEAD_NS 10000000000ll
+
+/* Default quotas per tenant (all settable, daemon/config). */
+#define OCCL_QUOTA_SESSIONS 1024
+#define OCCL_QUOTA_COMMUNICATORS 4096
+#define OCCL_QUOTA_OPS 65536
+#define OCCL_QUOTA_REGIONS 4096
+#define OCCL_QUOTA_LIVE_TAGS 65536
+
+#ifndef __CUDACC__
+#ifndef __cplusplus
+_Static_assert(OCCL_CQ_ENTRIES >= OCCL_SQ_ENTRIES, "a completion credit exists for every entry");
+_Static_assert((OCCL_RECORDS & (OCCL_RECORDS - 1)) == 0, "slot numbers are masked");
+_Static_assert((OCCL_SQ_ENTRIES & (OCCL_SQ_ENTRIES - 1)) == 0, "ring indices are masked");
+_Static_assert((OCCL_CQ_ENTRIES & (OCCL_CQ_ENTRIES - 1)) == 0, "ring indices are masked");
+_Static_assert(OCCL_TINY_BYTES <= OCCL_INLINE_BYTES, "tiny payload is the smaller one");
+_Static_assert(2 * OCCL_SLEEP_MAX_NS <= OCCL_DAEMON_LOST_BOUND_NS, "a sleeper looks up in time");
+#endif
+#endif
+
+#endif
