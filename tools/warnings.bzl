@@ -34,7 +34,7 @@ A target's sources are either all C or all C++; the warnings that only C has are
 Further flags go into `copts` (they come last); OCCL_CONVERSION_COPTS for code that computes with
 numbers from outside, OCCL_DUAL_COPTS for the sources that compile the dual C/C++/CUDA headers.
 
-Tags of tests: `tsan` (also runs under the thread sanitizer), `full` and `soak` (only with these
+A fuzz target with its corpus is an occl_cc_fuzz_test. Tags of tests: `tsan` (also runs under the thread sanitizer), `full` and `soak` (only with these
 options of tools/test), `exclusive` and `local` (alone, outside the sandbox), `no-asan` (with the
 reason in a comment).
 """
@@ -109,5 +109,33 @@ def occl_cc_test(name, srcs = [], copts = [], linkopts = [], size = "small", tag
         linkstatic = True,
         size = size,
         tags = tags,
+        **kwargs
+    )
+
+def occl_cc_fuzz_test(name, srcs, corpus, deps = [], copts = [], tags = [], **kwargs):
+    """A fuzz target: a source with LLVMFuzzerTestOneInput and a corpus of at least one file.
+
+    In every configuration but `fuzz` it is a test that replays the corpus and fixed mutations of
+    it. To fuzz: `bazel build --config=fuzz //PACKAGE:NAME`, then
+    `out/bazel-bin/PACKAGE/NAME -max_total_time=600 NEW_FOLDER PACKAGE/corpus` (the first folder
+    receives new inputs). A crash file becomes a corpus file.
+    """
+    native.cc_test(
+        name = name,
+        srcs = srcs,
+        args = ["$(location %s)" % file for file in corpus],
+        copts = _copts(name, srcs, copts) + ["-Wno-missing-prototypes"],
+        data = corpus,
+        linkopts = select({
+            "//tools:fuzzing": ["-fsanitize=fuzzer"],
+            "//conditions:default": [],
+        }),
+        linkstatic = True,
+        size = "small",
+        tags = tags + ["fuzz"],
+        deps = deps + select({
+            "//tools:fuzzing": [],
+            "//conditions:default": ["//tools:fuzz_replay"],
+        }),
         **kwargs
     )
