@@ -11,6 +11,7 @@ import subprocess
 
 LINES_MAX = 800
 LINES_WARN = 600
+COLUMNS_MAX = 100
 SOURCE_ENDINGS = (".c", ".h", ".cu", ".cuh", ".cc", ".py", ".bzl", ".sh", ".pml")
 # The one public header documents each function like a man page.
 LENGTH_EXEMPT = ("client_lib/occl.h",)
@@ -156,6 +157,11 @@ def scripts_parse(context):
 
 
 def formatting(context):
+    # clang-format leaves comments and long strings as they are.
+    for file in context.c_files():
+        for number, line in enumerate(file.lines, 1):
+            if len(line) > COLUMNS_MAX and not is_data(file.path):
+                yield file.path, number, "%d columns, at most %d" % (len(line), COLUMNS_MAX)
     names = [file.path for file in context.c_files() if not is_data(file.path)]
     tool = shutil.which("clang-format-14")
     if tool is None:
