@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* occl: collective communication through a node daemon.
+ *
+ * A process attaches to the daemon of its node (occld), joins communicators and enqueues
+ * operations. Operations may be submitted in any order, from any thread, on any rank: an op is
+ * matched with its peers by (communicator, tag, instance under that tag), so no order can deadlock.
+ * Untagged calls (tag 0) of a communicator form one stream in which the k-th call matches the k-th
+ * call of the other ranks; calls with a tag form a stream of their own per tag. The order of calls is
+ * matching order only: a later op may execute and complete before an earlier one. Data dependencies
+ * are expressed by waiting.
+ *
+ * Thread safety: every function may be called from any thread. A handle may be used by several
+ * threads at once; it is an integer with a generation, and a stale one is an ordinary error
+ * (OCCL_ERROR_HANDLE). In a forked child every call fails with OCCL_ERROR_FORKED until the child
+ * attaches itself with occl_init; the parent is not disturbed.
+ *
+ * Blocking: the functions that take an `occl_request *out_request` block until the op has completed
+ * when out_request is NULL, and return at once otherwise. Inside occl_group_start/end nothing blocks
+ * before occl_group_end.
+ *
+ * Completion is local and happens exactly once: success means that this rank's output is right and
+ * its buffers are free; an error names peer and cause (occl_last_error). Buffers are safe to reuse
+ * when the op has completed, also with an error, except where the error's text names a rank that
+ * may still write into them. On failure the inputs of out-of-place ops are untouched.
+ *
+ * Buffers: memory from occl_mem_alloc is shared with the job's ranks and the daemon: zero-copy. Any
+ * other pointer works and is slower: ranks pull from each other with cross-memory attach where the
+ * system allows it, and copy through shared memory where it does not.
+ *
+ * Determinism: the same communicator, arguments and inputs give the same bits on every rank, in every
+ * run, for every message size and position, whoever executes (level D2): operands are combined in
+ * ascending rank order. float16 and bfloat16 accumulate in float32 and round once to nearest even; avg
+ * divides once, in the accumulation type, after the sum; integer sums wrap modulo 2^n, integer avg
+ * is the exact sum divided with truncation toward zero. min and max propagate NaN and order -0 below
+ * +0; a NaN result is the canonical quiet NaN.
+ *
+ * Errors: functions return enum occl_result. occl_last_error() gives the text of the calling
+ * thread's last error: what was expected, what was found, which ranks are concerned. */
+#ifndef OCCL_H
+#define OCCL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OCCL_VERSION_MAJOR 0
+#define OCCL_VERSION_MINOR 1
+#define OCCL_VERSION_PATCH 0
+
+/* Zero is success, positive values are not errors, negative values are errors. */
+enum occl_result {
+    OCCL_SUCCESS = 0,
+    OCCL_IN_PROGRESS = 1,  /* not complete yet (occl_test, occl_comm_get_async_error) */
+    OCCL_TRY_AGAIN = 2,    /* a ring or quota is full for the moment; nothing was submitted */
+
+    OCCL_ERROR_INVALID_ARGUMENT = -1,
+    OCCL_ERROR_HANDLE = -2,     /* stale, destroyed or foreign handle */
+    OCCL_ERROR_USAGE = -3,      /* right arguments at a wrong time */
+    OCCL_ERROR_NO_MEMORY = -4,
+    OCCL_ERROR_UNSUPPORTED = -5,
+    OCCL_ERROR_QUOTA = -6,      /* a limit of the tenant; the text names it */
+    OCCL_ERROR_TIMEOUT = -7,    /* the deadline passed; the text names the ranks that are missing */
+    OCCL_ERROR_MISMATCH = -8,   /* the ranks described the op differently; the text names the field */
+    OCCL_ERROR_FAULT = -9,      /* a buffer is not mapped or not accessible */
+    OCCL_ERROR_CANCELED = -10,
+    OCCL_ERROR_FORKED = -11,
+    OCCL_ERROR_TRUNCATED = -12,
+    OCCL_ERROR_BUSY = -13,      /* name, rank or object in use */
+    OCCL_ERROR_NOT_FOUND = -14,
+
+    OCCL_ERROR_NO_DAEMON = -20,
+    OCCL_ERROR_PERMISSION = -21,
+    OCCL_ERROR_VERSION = -22,
+    OCCL_ERROR_DAEMON_LOST = -23,
+    OCCL_ERROR_QUARANTINED = -24,
+    OCCL_ERROR_PROTOCOL = -25,
+
+    OCCL_ERROR_TENANT_REFUSED = -40,
+
+    OCCL_ERROR_PEER_FAILED = -60, /* a member died; the text names rank, host, pid, cause */
+    OCCL_ERROR_REVOKED = -61,
+    OCCL_ERROR_ABORTED = -62,
+
+    OCCL_ERROR_SHUTTING_DOWN = -80,
+    OCCL_ERROR_INTERNAL = -81
+};
+
+/* Element types. The numbers are those of NCCL. */
+enum occl_type {
+    OCCL_INT32 = 2,
+    OCCL_INT64 = 4,
+    OCCL_FLOAT16 = 6,
+    OCCL_FLOAT32 = 7,
+    OCCL_FLOAT64 = 8,
+    OCCL_BFLOAT16 = 9
+};
+
+/* Reductions. The numbers are those of NCCL. */
+enum occl_redop { OCCL_SUM = 0, OCCL_MAX = 2, OCCL_MIN = 3, OCCL_AVG = 4 };
+
+/* Scheduling class of a communicator or op: a higher class is served first; every op of a lower
+ * class still gets a slice per ageing period, so nothing starves. */
+enum occl_priority {
+    OCCL_PRIORITY_DEFAULT = -1, /* the job's */
+    OCCL_PRIORITY_BULK = 0,
+    OCCL_PRIORITY_NORMAL = 1,
+    OCCL_PRIORITY_HIGH = 2,
+    OCCL_PRIORITY_URGENT = 3
+};
+
+/* Handles: a number with a generation. {0} is never valid. */
+struct occl_comm {
+    uint64_t handle;
+};
+struct occl_request {
+    uint64_t handle;
+};
+
+/* Names a communicator before it exists. Holds a 128-bit secret: whoever knows it may join. */
+struct occl_unique_id {
+    uint8_t bytes[128];
+};
+
+/* No tag or one below OCCL_TAG_MAX. 0 is the untagged stream. */
+#define OCCL_TAG_MAX 0x7fffffffu
+
+/* ---- library ---- */
+
+struct occl_init_attr {
+    size_t size;        /* sizeof(struct occl_init_attr); fields beyond it keep their defaults */
+    const char *socket; /* NULL: $OCCL_SOCKET, /run/occl/occld.sock, this user's private daemon */
+    const char *job;    /* NULL: $OCCL_JOB, else the user's default job */
+    const char *tag;    /* tenant tag; NULL: $OCCL_TENANT_TAG, else none */
+};
+
+/* Attaches this process to the daemon. attr may be NULL. Calls nest: each needs an occl_finalize, only
+ * the first one's attributes count. Blocks for the handshake (milliseconds; at most 10 s).
+ * NO_DAEMON (the text lists where it looked), PERMISSION, VERSION (both versions), QUOTA,
+ * TENANT_REFUSED, NO_MEMORY. */
+enum occl_result occl_init(const struct occl_init_attr *attr);
+
+/* occl_init, then the communicator that the launcher described: OCCL_RANK, OCCL_SIZE and
+ * OCCL_UNIQUE_ID (set by `occlctl run`). Blocks until all ranks have come. USAGE when a variable is
+ * missing or malformed (the text names it), and the errors of occl_init and occl_comm_create. */
+enum occl_result occl_init_env(struct occl_comm *out_comm);
+
+/* Undoes one occl_init; the last one destroys what is left and detaches. Outstanding ops end with
+ * OCCL_ERROR_CANCELED here and are seen by peers as a closed session. Memory of occl_mem_alloc becomes
+ * invalid. USAGE without occl_init. */
+enum occl_result occl_finalize(void);
+
+/* *out_version = major * 10000 + minor * 100 + patch. Needs no occl_init. */
+enum occl_result occl_get_version(int *out_version);
+
+/* Static text for a result. Needs no occl_init. */
+const char *occl_result_string(enum occl_result result);
+
+/* Text of the last error of this thread, "" before the first. Valid until the thread's next call. */
+const char *occl_last_error(void);
+
+/* ---- communicators ---- */
+
+struct occl_comm_attr {
+    size_t size;      /* sizeof(struct occl_comm_attr) */
+    const char *name; /* shown by occlctl; NULL: "comm-N" */
+    int priority;     /* enum occl_priority */
+    int64_t create_timeout_ns;  /* for the other ranks to come; <= 0: no limit */
+    int64_t default_timeout_ns; /* deadline of each op from its submission; <= 0: none */
+};
+#define OCCL_COMM_ATTR_INIT                                                                        \
+    { sizeof(struct occl_comm_attr), NULL, OCCL_PRIORITY_DEFAULT, 0, 0 }
+
+/* Makes a new unique id. One rank calls it and gives the id to the others by its own means. Needs
+ * no occl_init. */
+enum occl_result occl_get_unique_id(struct occl_unique_id *out_id);
+
+/* Joins as rank `rank` of `size` ranks; returns when all have come. All ranks must be processes of the
+ * same job; a process may hold several ranks (from different threads). An id names one communicator,
+ * once. INVALID_ARGUMENT (rank or size out of range, or sizes that differ), BUSY (rank taken, id used
+ * before), TIMEOUT (names the missing ranks), PERMISSION (another job), QUOTA, PEER_FAILED. */
+enum occl_result occl_comm_create(const struct occl_unique_id *id, int rank, int size,
+                                  const struct occl_comm_attr *attr, struct occl_comm *out_comm);
+
+/* Collective over `comm`: ranks with the same color >= 0 form a new communicator, ordered by key,
+ * then by their rank in comm. color < 0: *out_comm becomes {0}. Needs all ranks of comm to call it,
+ * in the same order among splits of comm. */
+enum occl_result occl_comm_split(struct occl_comm comm, int color, int key,
+                                 const struct occl_comm_attr *attr, struct occl_comm *out_comm);
+
+/* Local, never waits for other ranks. Ops of this rank that are outstanding end with CANCELED; ops
+ * of peers that need this rank end with PEER_FAILED ("destroyed its communicator"). The handle is
+ * stale afterwards. */
+enum occl_result occl_comm_destroy(struct occl_comm comm);
+
+/* Ends all outstanding and future ops of comm on all ranks with ABORTED and destroys this rank's
+ * handle. Independent of the other ranks, callable from any thread while others are blocked in ops
+ * of comm (these return). Returns within the slice in progress (< 2 s in any case). */
+enum occl_result occl_comm_abort(struct occl_comm comm);
+
+/* Ends all outstanding and future ops of comm on all ranks with REVOKED; the handle stays valid for
+ * queries and occl_comm_destroy. Any rank may call it at any time. */
+enum occl_result occl_comm_revoke(struct occl_comm comm);
+
+enum occl_result occl_comm_rank(struct occl_comm comm, int *out_rank);
+enum occl_result occl_comm_size(struct occl_comm comm, int *out_size);
+
+/* *out_error: SUCCESS, or the error that ended the communicator (PEER_FAILED, REVOKED, ABORTED,
+ * DAEMON_LOST), or the first error of an op that had completed here before its peers' mismatch was
+ * known (broadcast root, buffered send). occl_last_error() then holds its text. Never blocks. */
+enum occl_result occl_comm_get_async_error(struct occl_comm comm, enum occl_result *out_error);
+
+/* ---- memory ---- */
+
+/* Memory that the ranks of this job and the daemon can reach without a copy. Aligned to 4096 bytes,
+ * zeroed, populated by the calling thread, backed by huge pages where the system has them. Charged to
+ * the tenant's quota. INVALID_ARGUMENT (0 bytes), QUOTA, NO_MEMORY, DAEMON_LOST. */
+enum occl_result occl_mem_alloc(size_t bytes, void **out_ptr);
+/* ptr must come from occl_mem_alloc (NULL is allowed). USAGE while an op of this process uses it. */
+enum occl_result occl_mem_free(void *ptr);
+
+/* ---- operations ---- */
+
+enum occl_op_flags {
+    OCCL_OP_NO_WAIT_FOR_ROOM = 1 /* return TRY_AGAIN instead of waiting when the ring is full */
+};
+
+struct occl_op_attr {
+    size_t size;        /* sizeof(struct occl_op_attr) */
+    uint32_t tag;       /* 0: the untagged stream; < OCCL_TAG_MAX */
+    uint32_t flags;     /* enum occl_op_flags */
+    int priority;       /* enum occl_priority; DEFAULT: the communicator's */
+    int64_t timeout_ns; /* deadline from submission (persistent: from start); 0: the communicator's
+                           default; < 0: none */
+    /* Called once on a library thread when the op has completed; must not block. The request (if any)
+     * must still be waited for or tested. NULL: none. Only with out_request. */
+    void (*callback)(enum occl_result result, void *arg);
+    void *callback_arg;
+};
+#define OCCL_OP_ATTR_INIT                                                                          \
+    { sizeof(struct occl_op_attr), 0, 0, OCCL_PRIORITY_DEFAULT, 0, NULL, NULL }
+
+/* In all operations: counts are elements per rank (64 bits; 0 is allowed and still meets the peers);
+ * attr may be NULL; out_request NULL blocks. send and recv buffers are equal (in place) or disjoint:
+ * a partial overlap is INVALID_ARGUMENT. Ranks that disagree on kind, type, operator, root or count
+ * get MISMATCH before any output byte is written.
+ * Common errors: INVALID_ARGUMENT, HANDLE, MISMATCH, TIMEOUT, PEER_FAILED, REVOKED, ABORTED,
+ * DAEMON_LOST, FAULT, QUOTA, TRY_AGAIN, FORKED. */
+
+/* recvbuf[i] on every rank = op over all ranks of sendbuf[i]. */
+enum occl_result occl_all_reduce(const void *sendbuf, void *recvbuf, size_t count,
+                                 enum occl_type type, enum occl_redop op, struct occl_comm comm,
+                                 const struct occl_op_attr *attr, struct occl_request *out_request);
+
+/* recvbuf[i] on every rank = the root's sendbuf[i]. sendbuf is read on the root only (NULL elsewhere
+ * is fine). On the root recvbuf may equal sendbuf, or be NULL, which means in place. */
+enum occl_result occl_broadcast(const void *sendbuf, void *recvbuf, size_t count,
+                                enum occl_type type, int root, struct occl_comm comm,
+                                const struct occl_op_attr *attr, struct occl_request *out_request);
+
+/* Completes when all ranks have called it. */
+enum occl_result occl_barrier(struct occl_comm comm, const struct occl_op_attr *attr,
+                              struct occl_request *out_request);
+
+/* Point to point: the k-th send from a to b with a tag meets the k-th receive of b from a with that
+ * tag. Small messages may complete at the sender before the receiver came. peer may be the own rank
+ * if send or receive does not block. */
+enum occl_result occl_send(const void *sendbuf, size_t count, enum occl_type type, int peer,
+                           struct occl_comm comm, const struct occl_op_attr *attr,
+                           struct occl_request *out_request);
+enum occl_result occl_recv(void *recvbuf, size_t count, enum occl_type type, int peer,
+                           struct occl_comm comm, const struct occl_op_attr *attr,
+                           struct occl_request *out_request);
+
+/* Persistent operations: the arguments are fixed and checked once; occl_start submits the op (again).
+ * The request stays until occl_request_free. Starting an active request is USAGE. */
+enum occl_result occl_all_reduce_init(const void *sendbuf, void *recvbuf, size_t count,
+                                      enum occl_type type, enum occl_redop op,
+                                      struct occl_comm comm, const struct occl_op_attr *attr,
+                                      struct occl_request *out_request);
+enum occl_result occl_broadcast_init(const void *sendbuf, void *recvbuf, size_t count,
+                                     enum occl_type type, int root, struct occl_comm comm,
+                                     const struct occl_op_attr *attr,
+                                     struct occl_request *out_request);
+enum occl_result occl_barrier_init(struct occl_comm comm, const struct occl_op_attr *attr,
+                                   struct occl_request *out_request);
+enum occl_result occl_send_init(const void *sendbuf, size_t count, enum occl_type type, int peer,
+                                struct occl_comm comm, const struct occl_op_attr *attr,
+                                struct occl_request *out_request);
+enum occl_result occl_recv_init(void *recvbuf, size_t count, enum occl_type type, int peer,
+                                struct occl_comm comm, const struct occl_op_attr *attr,
+                                struct occl_request *out_request);
+enum occl_result occl_start(struct occl_request request);
+
+/* ---- completion ---- */
+
+/* Blocks until the op has completed; returns its result. A one-shot request is freed and its handle
+ * becomes stale; a persistent one becomes inactive (waiting on an inactive one returns at once).
+ * Several threads may wait for one request: one of them gets the result, the others HANDLE. */
+enum occl_result occl_wait(struct occl_request request);
+
+/* As occl_wait, but gives up after timeout_ns (0: at once) with IN_PROGRESS: the op goes on. */
+enum occl_result occl_wait_for(struct occl_request request, int64_t timeout_ns);
+
+/* *out_done = 1 when the op has completed: then the request is finished as by occl_wait and the op's
+ * result is returned. Otherwise *out_done = 0 and IN_PROGRESS. Does a bounded amount of progress. */
+enum occl_result occl_test(struct occl_request request, int *out_done);
+
+/* Waits until one of count requests has completed, finishes it as occl_wait does, and stores its
+ * index. Entries with handle 0 and inactive persistent ones are passed over; with none left the result
+ * is SUCCESS and *out_index = -1. timeout_ns < 0: no limit. */
+enum occl_result occl_wait_any(const struct occl_request *requests, int count, int64_t timeout_ns,
+                               int *out_index);
+/* Waits for all; returns the first error in the order of the array. */
+enum occl_result occl_wait_all(const struct occl_request *requests, int count);
+
+/* Frees a persistent request (USAGE while it is active), or a completed one-shot one. */
+enum occl_result occl_request_free(struct occl_request request);
+
+/* A descriptor that polls readable while at least one op of this process that was submitted with a
+ * request has completed and not been waited for since. Owned by the library, valid until
+ * occl_finalize; do not read or close it. The first call makes the library watch completions. */
+enum occl_result occl_completion_fd(int *out_fd);
+
+/* Between start and end of one thread, the operations of that thread without out_request do not
+ * block; end waits for all of them and returns the first error. Groups nest; the outermost end
+ * counts. occl_group_end without start is USAGE. */
+enum occl_result occl_group_start(void);
+enum occl_result occl_group_end(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
