@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size_bytes);
 #define INPUT_BYTES_MAX ((size_t)65536)
 /* Per corpus file; with the sanitizers a target stays below a few seconds. */
 #define MUTATIONS_COUNT 400
-#define EDITS_MAX       8
+#define EDITS_MAX 8
 
 struct input {
     size_t size_bytes;

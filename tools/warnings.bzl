@@ -6,7 +6,7 @@ Example:
     # SPDX-License-Identifier: Apache-2.0
     load("//tools:warnings.bzl", "occl_cc_binary", "occl_cc_library", "occl_cc_test")
 
-    # Visibility is private unless named; name the arrow ends of DESIGN, nothing wider.
+    # Visibility is private unless named; name the ends of the arrows in CONTRIBUTING, nothing wider.
     occl_cc_library(
         name = "ring",
         srcs = ["ring.c"],
