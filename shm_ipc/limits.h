@@ -25,9 +25,11 @@
 /* Payload chunks a rank owns in a communicator page: 16 x 4 KiB keeps an 8-rank page below 1 MiB. */
 #define OCCL_PAYLOAD_CHUNKS 16
 
-/* Session rings. A completion credit is taken at submission, so CQ >= SQ suffices. */
+/* Session rings. A completion credit is taken at submission, so the completion ring bounds the ring
+ * ops a process may have outstanding: beyond it a submission waits for an earlier op, which is an
+ * order the application did not ask for, so it must be far away: 4096 x 32 bytes = 128 KiB. */
 #define OCCL_SQ_ENTRIES 256
-#define OCCL_CQ_ENTRIES 1024
+#define OCCL_CQ_ENTRIES 4096
 #define OCCL_RING_ENTRIES_MIN 8
 
 /* Text. Names go into logs and metrics labels; they are checked against [A-Za-z0-9._:@/-]. */

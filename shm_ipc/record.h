@@ -49,7 +49,7 @@
  * | lanes_busy     | daemon                   | members           | add     | observe | 1 | an aborted op's buffers are safe when nobody executes |
  * | line.ready     | the rank                 | members, daemon   | publish | observe | L | line contents before ready |
  * | line.busy      | the rank                 | members, daemon   | add     | observe | L | as lanes_busy, per rank, so that a dead rank's count can be ignored |
- * | line.waiters   | the rank                 | members, daemon   | add     | peek    | L | hint: somebody will execute strands |
+ * | line.waiters   | the rank                 | members, daemon   | add     | peek    | L | threads of the rank that sleep on the op: for `why` |
  */
 #ifndef SHM_IPC_RECORD_H
 #define SHM_IPC_RECORD_H
@@ -76,9 +76,14 @@ static inline uint32_t occl_rec_kind(uint32_t state) { return state & 0xffu; }
 static inline int occl_rec_status(uint32_t state) { return -(int)((state >> 8) & 0xffu); }
 static inline uint32_t occl_rec_rank(uint32_t state) { return state >> 16; }
 
+enum occl_line_ready {
+    OCCL_LINE_ASYNC = 1,   /* arrived; nobody of this rank promised to wait */
+    OCCL_LINE_BLOCKED = 2, /* arrived, and its thread stays until the op is decided and helps */
+};
+
 /* A rank's part of a record: 256 bytes. The first line is all that a tiny op touches. */
 struct occl_line {
-    uint32_t ready; /* 1 when the rest of the line group is valid for this op */
+    uint32_t ready; /* 0, or enum occl_line_ready once the line is valid for this op */
     uint32_t peers; /* full key, compared for point to point and read by `why` */
     uint32_t tag;
     uint32_t instance;
@@ -140,8 +145,13 @@ struct occl_rank_note {
     uint64_t bytes_executed; /* bytes this rank's threads moved in strands: charged to the job */
     uint64_t errors;
     uint64_t probe_address; /* the rank's address of its own probe word, for cross-memory attach */
+    /* An error of an op that had completed here before its peers' mismatch was known (broadcast
+     * root, buffered send): OCCL_REC_WORD(field, status, rank), set once by the peer that found it. */
+    uint32_t async_error;
+    uint32_t async_kind; /* enum occl_op_kind */
+    uint64_t reserved[7];
 };
-OCCL_ABI_SIZE(occl_rank_note, 64);
+OCCL_ABI_SIZE(occl_rank_note, 128);
 
 enum occl_comm_state {
     OCCL_COMM_LIVE = 0,
@@ -252,8 +262,9 @@ void occl_line_fill(struct occl_line *line, struct occl_op_key key, const struct
 
 /* Publishes the line and counts the arrival. Returns how many members have arrived, this one
  * included. The caller has filled line->u, flags and inlined. */
-static inline uint32_t occl_record_arrive(struct occl_record *rec, struct occl_line *line) {
-    occl_publish32(&line->ready, 1);
+static inline uint32_t occl_record_arrive(struct occl_record *rec, struct occl_line *line,
+                                          enum occl_line_ready how) {
+    occl_publish32(&line->ready, how);
     return occl_add32(&rec->arrived, 1) + 1;
 }
 
