@@ -18,12 +18,12 @@
 /* ... or at this many calls, whatever the clock says. */
 #define WARM_UP_CALLS_MAX 65536u
 /* The samples come in blocks; between two the ranks agree whether the budget is spent. */
-#define BLOCKS_MAX   8u
+#define BLOCKS_MAX 8u
 #define BLOCK_STAMPS (OCCL_BENCH_STAMPS_MAX / BLOCKS_MAX)
 /* Sync mode needs two stamps a sample; one less in loop mode, for the stamp before the first. */
 #define BLOCK_SAMPLES_MAX (BLOCK_STAMPS / 2)
 /* Room for huge pages, and beyond the data, where a library may read a vector too far. */
-#define HUGE_PAGE_BYTES   ((size_t)2 << 20)
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define BUFFER_TAIL_BYTES ((size_t)256)
 
 /* State of one run; the buffers live until the process ends. */
@@ -48,13 +48,14 @@ struct result {
     uint32_t calls_per_sample;
 };
 
-void occl_bench_pin(uint32_t rank, uint32_t ranks) {
+void occl_bench_pin(uint32_t rank) {
     cpu_set_t usable;
-    if (sched_getaffinity(0, sizeof usable, &usable) != 0 || (uint32_t)CPU_COUNT(&usable) < ranks) {
+    if (sched_getaffinity(0, sizeof usable, &usable) != 0) {
         return;
     }
+    uint32_t wanted = rank % (uint32_t)CPU_COUNT(&usable);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &usable) || rank-- != 0) {
+        if (!CPU_ISSET(cpu, &usable) || wanted-- != 0) {
             continue;
         }
         cpu_set_t one;
@@ -342,7 +343,7 @@ int occl_bench_measure(struct occl_bench_backend *backend,
                        const struct occl_bench_options *options) {
     struct session session = {.backend = backend, .options = options, .out = stdout};
     if (options->pin) {
-        occl_bench_pin(backend->rank, backend->ranks);
+        occl_bench_pin(backend->rank);
     }
     int error = occl_bench_control_open(options->control_path, backend->rank, backend->ranks,
                                         &session.control);

@@ -46,7 +46,7 @@ struct occl_bench_options {
     uint32_t ranks;      /* --ranks, for programs that start their own ranks; 0: not given */
     uint64_t budget_ns;  /* for the timed calls of one point */
     size_t check_stride; /* look at every n-th element; 0: no check */
-    bool pin;            /* bind rank r to the r-th usable core */
+    bool pin;            /* bind each rank to one core, by turns */
     struct occl_bench_point points[OCCL_BENCH_POINTS_MAX];
     uint32_t point_count;
 };
@@ -82,8 +82,8 @@ int occl_bench_parse(int argc, char **argv, struct occl_bench_options *out_optio
 int occl_bench_measure(struct occl_bench_backend *backend,
                        const struct occl_bench_options *options);
 
-/* Binds the calling process to the r-th core it may use, if there are at least `ranks`. */
-void occl_bench_pin(uint32_t rank, uint32_t ranks);
+/* Binds the calling thread to one usable core; ranks beyond the cores start again with the first. */
+void occl_bench_pin(uint32_t rank);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the rounds: in each one every program has its turn, so drift of the machine hits all."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import machine
+from points import MOVE_FROM_BYTES, Point, argument_of
+from results import MEETING_BYTES, Results, keep_best
+from settings import PEERS, PROGRAMS, settings_of
+
+EXIT_WRONG = 3
+# Verification looks at all elements in the first round and at every n-th in the later ones.
+LATER_CHECK_STRIDE = 7
+# A program that takes longer hangs.
+LAUNCH_LIMIT_S = 120
+LAUNCH_LIMIT_LARGE_S = 600
+LARGE_BYTES = 64 << 20
+# The settings of the floor's meetings that go on after the first round.
+FLOOR_KEEP = 2
+DAEMON_START_LIMIT_S = 20
+
+
+class Daemon:
+    """A private occld, so that the benchmark disturbs nobody's daemon and nobody's disturbs it."""
+
+    def __init__(self, programs):
+        self.folder = tempfile.mkdtemp(prefix="occl-bench-")
+        self.socket = os.path.join(self.folder, "occld.sock")
+        self.log = os.path.join(self.folder, "occld.log")
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [programs["occld"], "--socket", self.socket],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        until_s = time.monotonic() + DAEMON_START_LIMIT_S
+        while not os.path.exists(self.socket):
+            if self.process.poll() is not None or time.monotonic() > until_s:
+                message = self._last_words()
+                self.stop()
+                raise RuntimeError("occld did not start: %s" % message)
+            time.sleep(0.05)
+
+    def _last_words(self):
+        with open(self.log, encoding="utf-8", errors="replace") as file:
+            return (file.read().strip().splitlines() or ["no message"])[-1]
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Campaign:
+    """All rounds of one call of the tool."""
+
+    def __init__(self, plan, programs, say):
+        self.plan = plan
+        self.programs = programs
+        self.say = say
+        self.results = Results()
+        self.failures = []
+        self.noisy_launches = 0
+        self.launches = 0
+        self.rounds_done = 0
+        self.chosen = {}
+        self.settings = {}
+        self.daemon = None
+        for ranks in plan.ranks:
+            for peer in plan.programs:
+                found = settings_of(peer, ranks, machine.cores(), plan.private)
+                self.settings[(peer, ranks)] = found
+
+    def run(self):
+        """Rounds until the plan has enough, or its time is up."""
+        start_s = time.monotonic()
+        if "occl" in self.plan.programs:
+            self.daemon = Daemon(self.programs)
+        try:
+            for number in range(1, self.plan.rounds_max + 1):
+                began_s = time.monotonic()
+                self._round(number)
+                self.rounds_done = number
+                took_s = time.monotonic() - began_s
+                self.say(
+                    "round %d: %.0f s, %d of %d runs disturbed so far"
+                    % (number, took_s, self.noisy_launches, self.launches)
+                )
+                if number == 1:
+                    self._choose()
+                elif number >= self.plan.rounds_min and self._is_late(start_s, took_s):
+                    break
+        finally:
+            if self.daemon is not None:
+                self.daemon.stop()
+        return self.results
+
+    def _is_late(self, start_s, round_s):
+        limit_s = self.plan.limit_s
+        return limit_s is not None and time.monotonic() - start_s + round_s > limit_s
+
+    def _choose(self):
+        peers = [p for p in PEERS if p in self.plan.programs]
+        points = self.plan.points
+        self.chosen = keep_best(self.results, peers, points, self.plan.keep, self.plan.hopeless)
+
+    def _round(self, number):
+        for ranks in self.plan.ranks:
+            # Another order each time: no program always follows the same one.
+            turn = (number - 1) % len(self.plan.programs)
+            order = self.plan.programs[turn:] + self.plan.programs[:turn]
+            for peer in order:
+                for setting in self.settings[(peer, ranks)]:
+                    points = self._points(setting, ranks, number)
+                    if points:
+                        self._launch(setting, ranks, points, number)
+
+    def _points(self, setting, ranks, number):
+        points = [p for p in self.plan.points if p.ranks == ranks and setting.applies(p)]
+        if setting.peer == "floor":
+            return self._floor_points(setting, ranks, points, number)
+        if number == 1 or setting.peer == "occl":
+            return points
+        chosen = self.chosen.get(setting.peer, {})
+        return [p for p in points if setting.name in chosen.get(p, ())]
+
+    def _floor_points(self, setting, ranks, points, number):
+        if setting.name == "move":
+            return [p for p in points if p.bytes >= MOVE_FROM_BYTES]
+        meeting = Point("all_reduce", ranks, MEETING_BYTES, "loop")
+        if meeting not in points:
+            points = [meeting] + points
+        if number == 1:
+            return points
+        kept = [p for p in points if setting.name in self._quickest_meetings(p)]
+        return kept
+
+    def _quickest_meetings(self, point):
+        return self.results.settings_of("floor", point)[:FLOOR_KEEP]
+
+    def _launch(self, setting, ranks, points, number):
+        """Runs a program once, and a second time if others disturbed it."""
+        # The first round decides which settings go on, so there a second try is always worth it.
+        for _ in range(2 if number == 1 else 1 + self.plan.retries):
+            pids = [self.daemon.process.pid] if self.daemon is not None else []
+            machine.wait_for_quiet(pids, self.plan.looks)
+            watch = machine.Watch(pids)
+            lines, error = self._execute(setting, points, number)
+            share, noisy = watch.others()
+            if not noisy:
+                break
+        self.launches += 1
+        self.noisy_launches += noisy
+        for line in lines:
+            self.results.add_line(line, noisy)
+        if error is not None:
+            self._fail("%s %s, %d ranks: %s" % (setting.peer, setting.name, ranks, error))
+        if noisy and self.plan.verbose:
+            text = "%s %s, %d ranks: others used %.0f %% of the machine"
+            self.say(text % (setting.peer, setting.name, ranks, 100 * share))
+
+    def _fail(self, text):
+        if text not in self.failures:
+            self.failures.append(text)
+            self.say("failed: " + text)
+
+    def _execute(self, setting, points, number):
+        """([result lines], None or what went wrong)."""
+        with tempfile.TemporaryDirectory(prefix="occl-bench-", dir=_memory_dir()) as folder:
+            out = os.path.join(folder, "out")
+            arguments = [
+                "--control", os.path.join(folder, "control"),
+                "--out", out,
+                "--setting", setting.name,
+                "--round", str(number),
+                "--budget-ms", str(self.plan.budget_ms),
+                "--check-stride", "1" if number == 1 else str(LATER_CHECK_STRIDE),
+                "--points", argument_of(points),
+            ]  # fmt: skip
+            large = any(p.bytes >= LARGE_BYTES for p in points)
+            limit_s = LAUNCH_LIMIT_LARGE_S if large else LAUNCH_LIMIT_S
+            environment = dict(os.environ, **setting.environment)
+            if self.daemon is not None:
+                environment["OCCL_SOCKET"] = self.daemon.socket
+            error = run_limited(setting.command(self.programs, arguments), environment, limit_s)
+            lines = []
+            if os.path.exists(out):
+                with open(out, encoding="ascii") as file:
+                    lines = file.read().splitlines()
+        return lines, error
+
+
+def run_limited(argv, environment, limit_s):
+    """Runs a command in a process group of its own; None, or what went wrong. Wrong results are
+    no failure of the run: they stand in its lines."""
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                argv,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return str(error)
+        try:
+            status = process.wait(timeout=limit_s)
+            text = None
+        except subprocess.TimeoutExpired:
+            # The group holds only what we started; the leader is not reaped yet, so it is ours.
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return "no end after %d s" % limit_s
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        if status not in (0, EXIT_WRONG):
+            output.seek(0)
+            words = output.read().decode("utf-8", "replace").strip().splitlines()
+            text = "exit status %d: %s" % (status, (words or ["no message"])[0])
+    return text
+
+
+def _memory_dir():
+    """Where a file costs no disk traffic: the control file is shared memory."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def default_say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def ordered_programs(names):
+    """The programs of a round in their fixed order."""
+    return [name for name in PROGRAMS if name in names]
