@@ -4,8 +4,8 @@
  * offsets never pointers, sizes and offsets asserted, append-only, versions exchanged at attach.
  *
  * Versions. OCCL_ABI_VERSION names the layout of every struct in abi*.h and the messages in wire.h.
- * A daemon accepts clients of OCCL_ABI_VERSION and OCCL_ABI_VERSION_MIN and answers with the version
- * that the session will speak; all others are refused with both ranges in the text. */
+ * A daemon accepts clients of OCCL_ABI_VERSION and OCCL_ABI_VERSION_MIN and answers with the
+ * version that the session will speak; all others are refused with both ranges in the text. */
 #ifndef SHM_IPC_ABI_H
 #define SHM_IPC_ABI_H
 
@@ -20,9 +20,15 @@
 #define OCCL_MAGIC_COMM 0x6f63636c434f4d31ull    /* "occlCOM1" */
 #define OCCL_MAGIC_JOB 0x6f63636c4a4f4231ull     /* "occlJOB1" */
 
-#define OCCL_ABI_SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), "ABI: size of " #type)
-#define OCCL_ABI_AT(type, member, at)                                                              \
-    _Static_assert(offsetof(struct type, member) == (at), "ABI: place of " #type "." #member)
+#ifdef __cplusplus
+#define OCCL_STATIC_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define OCCL_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+#define OCCL_ABI_SIZE(type, bytes) \
+    OCCL_STATIC_ASSERT(sizeof(struct type) == (bytes), "ABI: size of " #type)
+#define OCCL_ABI_AT(type, member, at) \
+    OCCL_STATIC_ASSERT(offsetof(struct type, member) == (at), "ABI: place of " #type "." #member)
 
 /* What an op does. Values are ABI; later releases append. */
 enum occl_op_kind {
@@ -38,9 +44,9 @@ enum occl_op_kind {
  * before any output byte is written. For send/recv `root` is the destination and the kinds
  * differ by design. Unused fields are zero so that they always agree. */
 struct occl_signature {
-    uint8_t kind;  /* enum occl_op_kind */
-    uint8_t dtype; /* enum occl_dtype, 0 for a barrier */
-    uint8_t redop; /* enum occl_redop_kind, 0 where nothing is reduced */
+    uint8_t kind;              /* enum occl_op_kind */
+    uint8_t dtype;             /* enum occl_dtype, 0 for a barrier */
+    uint8_t redop;             /* enum occl_redop_kind, 0 where nothing is reduced */
     uint8_t selection_version; /* of the algorithm table; the lowest wins */
     uint32_t root;             /* broadcast: root; send, recv: destination rank */
     uint32_t program_id;       /* 0: built in */
@@ -58,7 +64,7 @@ enum occl_space {
     OCCL_SPACE_LINE = 4,    /* the bytes are in the member's own line (tiny or inlined) */
 };
 struct occl_buffer_ref {
-    uint32_t space; /* enum occl_space */
+    uint32_t space;  /* enum occl_space */
     uint32_t region; /* job-wide region number; never reused inside a job */
     uint64_t offset; /* bytes */
 };
@@ -77,21 +83,21 @@ struct occl_op_key {
 };
 OCCL_ABI_SIZE(occl_op_key, 12);
 
-/* ---- session page: one sealed memfd per session; offsets are fixed, ring sizes are negotiated ----
+/* ---- session page: one sealed memfd per session; fixed offsets, negotiated ring sizes ----
  *
- * | field            | writer | reader | store   | load    | pairs with / why                       |
- * | sq.tail          | client | daemon | publish | observe | entry bytes before the index           |
- * | sq.head          | daemon | client | publish | observe | entry may be overwritten               |
- * | cq.tail          | daemon | client | publish | observe | completion bytes before the index      |
- * | cq.head          | client | daemon | publish | observe | completion space is free again         |
- * | daemon_sleeping  | daemon | client | see wake.h        | doorbell needed                        |
- * | cq_sleepers      | client | daemon | add     | peek after bell_fence | wake needed              |
- * | cq_bell          | daemon | client | add     | observe | futex word the client sleeps on; the   |
- * |                  |        |        |         |         | daemon only wakes it, never waits      |
- * | session_state    | daemon | client | publish | observe | why it ended, before the state         |
+ * | field           | writer | reader | store   | load    | pairs with, why                      |
+ * | sq.tail         | client | daemon | publish | observe | entry bytes before the index         |
+ * | sq.head         | daemon | client | publish | observe | entry may be overwritten             |
+ * | cq.tail         | daemon | client | publish | observe | completion bytes before the index    |
+ * | cq.head         | client | daemon | publish | observe | completion space is free again       |
+ * | daemon_sleeping | daemon | client | note    | peek    | doorbell needed; fences: wake.h      |
+ * | cq_sleepers     | client | daemon | add     | peek    | wake needed, after bell_fence        |
+ * | cq_bell         | daemon | client | add     | observe | futex word the client sleeps on; the |
+ * |                 |        |        |         |         | daemon wakes it and never waits      |
+ * | session_state   | daemon | client | publish | observe | why it ended, before the state       |
  *
- * Each index has a cache line of its own. Everything in this page except nothing is believed by
- * the daemon: it keeps private copies of its own indices and checks distances every time. */
+ * Each index has a cache line of its own. The daemon believes nothing in this page: it keeps
+ * private copies of its own indices and of the geometry, and checks distances every time. */
 struct occl_ring_index {
     uint32_t value;
     uint32_t reserved[15];
@@ -116,7 +122,7 @@ struct occl_session_page {
     uint32_t sq_offset; /* bytes from the page's start */
     uint32_t cq_offset;
     uint32_t session_state; /* enum occl_session_state */
-    uint32_t ticks_source;  /* enum occl_ticks_source (clock.h): how timestamps in pages are taken */
+    uint32_t ticks_source; /* enum occl_ticks_source (clock.h): how timestamps in pages are taken */
     uint32_t reserved0[2];
     /* cache line 1 */
     struct occl_ring_index sq_tail;
@@ -145,7 +151,7 @@ enum occl_sqe_verb {
     OCCL_SQE_SUBMIT = 1,  /* the daemon matches and executes this op (no free record) */
     OCCL_SQE_EXECUTE = 2, /* the record in `slot` is LOCAL and nobody waits: run its strands */
     OCCL_SQE_CANCEL = 3,  /* withdraw the SUBMIT with this user_data: deadline passed, abort */
-    OCCL_SQE_NOTIFY = 4,  /* wake the helper threads of the members in user_data (a rank bit mask) */
+    OCCL_SQE_NOTIFY = 4, /* wake the helper threads of the members in user_data (a rank bit mask) */
 };
 struct occl_sqe {
     uint8_t verb;
@@ -197,10 +203,10 @@ enum occl_signature_field {
 struct occl_job_page {
     uint64_t magic;
     uint32_t abi_version;
-    uint32_t job_class;    /* 0 bulk .. 3 urgent */
-    uint32_t gate;         /* 0 open, 1 metered */
-    uint32_t gate_bell;    /* futex word, changes whenever a grant grows or the gate opens */
-    uint64_t granted_bytes; /* grows only; compared with the job's charged bytes */
+    uint32_t job_class;          /* 0 bulk .. 3 urgent */
+    uint32_t gate;               /* 0 open, 1 metered */
+    uint32_t gate_bell;          /* futex word, changes whenever a grant grows or the gate opens */
+    uint64_t granted_bytes;      /* grows only; compared with the job's charged bytes */
     uint64_t charged_bytes_seen; /* what the daemon last summed up over the job */
     uint64_t reserved[3];
 };

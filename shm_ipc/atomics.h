@@ -9,26 +9,38 @@
  *   publish   release store: everything written before is visible to whoever observes it
  *   claim     compare-and-swap, sequentially consistent: decides a race between several writers
  *   add       fetch-and-add, sequentially consistent: counting arrivals, claiming strands
+ *   look      sequentially consistent load: the second half of a Dekker pattern
+ *   copy_in, copy_out   a struct between private and shared memory, each word exactly once
  *
- * claim and add are sequentially consistent because each of them is one half of a Dekker pattern
+ * claim, add and look are sequentially consistent because they are the halves of a Dekker pattern
  * with a sleeper's announcement (wake.h): "change the state, then look for sleepers" against
- * "announce sleep, then look at the state". */
+ * "announce sleep, then look at the state". The look has to be as strong as the change: a weaker
+ * load may be satisfied before the store half of the change is visible. On x86-64 it costs nothing.
+ */
 #ifndef SHM_IPC_ATOMICS_H
 #define SHM_IPC_ATOMICS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-static inline uint32_t occl_peek32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
-static inline uint64_t occl_peek64(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+static inline uint32_t occl_peek32(const uint32_t *p) {
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+static inline uint64_t occl_peek64(const uint64_t *p) {
+    return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
 static inline uint32_t occl_observe32(const uint32_t *p) {
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 static inline uint64_t occl_observe64(const uint64_t *p) {
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
-static inline void occl_note32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
-static inline void occl_note64(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+static inline void occl_note32(uint32_t *p, uint32_t v) {
+    __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+static inline void occl_note64(uint64_t *p, uint64_t v) {
+    __atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
 static inline void occl_publish32(uint32_t *p, uint32_t v) {
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
@@ -57,12 +69,36 @@ static inline uint32_t occl_or32(uint32_t *p, uint32_t v) {
 static inline uint64_t occl_or64(uint64_t *p, uint64_t v) {
     return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
 }
+static inline uint32_t occl_look32(const uint32_t *p) {
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+static inline uint64_t occl_look64(const uint64_t *p) {
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
 /* Statistics with several writers: order does not matter. */
 static inline void occl_count64(uint64_t *p, uint64_t v) {
     (void)__atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
 /* Full fence between a producer's index store and its look at the consumer's sleep flag. */
-static inline void occl_bell_fence(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline void occl_bell_fence(void) {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Both structs are 8-byte aligned and bytes is a multiple of 8. An atomic access cannot be repeated
+ * by the compiler, so whatever a hostile writer does meanwhile, the private copy is one value that
+ * validation and use agree on. */
+static inline void occl_copy_out(void *out, const void *shared, uint64_t bytes) {
+    uint64_t *to = (uint64_t *)out;
+    const uint64_t *from = (const uint64_t *)shared;
+    for (uint64_t i = 0; i < bytes / 8; i++)
+        to[i] = occl_peek64(from + i);
+}
+static inline void occl_copy_in(void *shared, const void *from_private, uint64_t bytes) {
+    uint64_t *to = (uint64_t *)shared;
+    const uint64_t *from = (const uint64_t *)from_private;
+    for (uint64_t i = 0; i < bytes / 8; i++)
+        occl_note64(to + i, from[i]);
+}
 
 /* One step of a polite spin: lets a sibling hardware thread run. */
 static inline void occl_relax(void) {

@@ -22,7 +22,8 @@
 /* Largest direct payload: above it one executor's single pass beats every rank reading all
  * inputs, and copying the payload stops being free. */
 #define OCCL_DIRECT_MAX_BYTES 4096
-/* Payload chunks a rank owns in a communicator page: 16 x 4 KiB keeps an 8-rank page below 1 MiB. */
+/* Payload chunks a rank owns in a communicator page: 16 x 4 KiB keeps an 8-rank page below 1 MiB.
+ */
 #define OCCL_PAYLOAD_CHUNKS 16
 
 /* Session rings. A completion credit is taken at submission, so the completion ring bounds the ring

@@ -95,18 +95,17 @@ enum occl_enter occl_record_enter(struct occl_record *rec, uint64_t print, bool 
             return OCCL_ENTER_JOINED;
         if (!count_overflow)
             return OCCL_ENTER_RING;
+        if (word >> OCCL_WORD_OVERFLOW_SHIFT == OCCL_WORD_OVERFLOW_MAX)
+            return OCCL_ENTER_FULL;
         if (occl_claim64(&rec->word, &word, word + OCCL_WORD_OVERFLOW_ONE))
             return OCCL_ENTER_RING;
     }
 }
 
 void occl_record_overflow_drop(struct occl_record *rec) {
-    uint64_t word = occl_observe64(&rec->word);
-    /* A scribbled count of 0 stays 0: the page belongs to the job, its damage stays there. */
-    while (word >> OCCL_WORD_OVERFLOW_SHIFT) {
-        if (occl_claim64(&rec->word, &word, word - OCCL_WORD_OVERFLOW_ONE))
-            return;
-    }
+    /* A count that was scribbled to 0 wraps: the slot then stays closed and the job's ops take the
+     * ring. The page belongs to the job, its damage stays there. */
+    (void)occl_add64(&rec->word, 0 - OCCL_WORD_OVERFLOW_ONE);
 }
 
 void occl_line_fill(struct occl_line *line, struct occl_op_key key,
@@ -164,9 +163,8 @@ enum occl_signature_field occl_record_mismatch(struct occl_record *rec, uint32_t
     return OCCL_FIELD_NONE;
 }
 
-void occl_record_leave(struct occl_record *rec, uint32_t members) {
-    if (occl_add32(&rec->left, 1) + 1 != members)
-        return;
+/* Only the one that brought `left` to exactly `members` comes here: nobody else is inside. */
+static void reset(struct occl_record *rec, uint32_t members) {
     for (uint32_t i = 0; i < members; i++) {
         struct occl_line *line = occl_line_at(rec, i);
         occl_note32(&line->ready, 0);
@@ -175,11 +173,52 @@ void occl_record_leave(struct occl_record *rec, uint32_t members) {
         occl_note64(&line->wait_since_ticks, 0);
     }
     occl_note32(&rec->arrived, 0);
-    occl_note32(&rec->left, 0);
     occl_note32(&rec->strands_next, 0);
     occl_note32(&rec->strands_done, 0);
     occl_note32(&rec->state, OCCL_REC_OPEN);
-    uint64_t word = occl_observe64(&rec->word);
-    while (!occl_claim64(&rec->word, &word, word & ~(OCCL_WORD_PRINT_MASK | OCCL_WORD_CLAIMED)))
-        continue;
+    /* While `left` says that all have left no lane enters, so the store cannot lose one. */
+    occl_publish32(&rec->left, 0);
+    uint64_t mine = occl_peek64(&rec->word) & (OCCL_WORD_PRINT_MASK | OCCL_WORD_CLAIMED);
+    (void)occl_add64(&rec->word, 0 - mine); /* leaves the overflow count alone */
+}
+
+void occl_record_leave(struct occl_record *rec, uint32_t members) {
+    if (occl_add32(&rec->left, 1) + 1 == members)
+        reset(rec, members);
+}
+
+/* A lane inside, in the upper half of `left`. */
+#define LANE_INSIDE 0x10000u
+/* Members and lanes that come and go at the same moment; more failures than that are an attack. */
+#define LANE_ENTER_ATTEMPTS 256
+
+static bool lane_hold(struct occl_record *rec, uint32_t members) {
+    uint32_t left = occl_look32(&rec->left);
+    for (int i = 0; i < LANE_ENTER_ATTEMPTS; i++) {
+        if ((left & 0xffffu) >= members)
+            return false;
+        if (occl_claim32(&rec->left, &left, left + LANE_INSIDE))
+            return true;
+    }
+    return false;
+}
+
+bool occl_record_lane_enter(struct occl_record *rec, uint64_t print, uint32_t members) {
+    if (!lane_hold(rec, members))
+        return false;
+    /* Raised before the look at the state: a member that aborts the op and then sees 0 here knows
+     * that no lane will start on it. */
+    (void)occl_add32(&rec->lanes_busy, 1);
+    uint64_t word = occl_look64(&rec->word);
+    bool ours = (word & OCCL_WORD_CLAIMED) && (word & OCCL_WORD_PRINT_MASK) == print;
+    if (ours && occl_rec_kind(occl_look32(&rec->state)) == OCCL_REC_LOCAL)
+        return true;
+    occl_record_lane_leave(rec, members);
+    return false;
+}
+
+void occl_record_lane_leave(struct occl_record *rec, uint32_t members) {
+    (void)occl_add32(&rec->lanes_busy, 0u - 1u);
+    if (occl_add32(&rec->left, 0u - LANE_INSIDE) - LANE_INSIDE == members)
+        reset(rec, members);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arrival record: how the ranks of a communicator on one node meet. Every submit first goes to
- * the record of its op in the communicator's page, whatever its size and path. The page is shared by
- * the communicator's ranks (who trust each other) and the daemon (who believes nothing in it).
+ * the record of its op in the communicator's page, whatever its size and path. The page is shared
+ * by the communicator's ranks (who trust each other) and the daemon (who believes nothing in it).
  *
- * One op, one slot. The slot of an op is a function of its key, so two ranks never look in different
- * places. The slot's `word` says who owns it:
+ * One op, one slot. The slot of an op is a function of its key, so two ranks never look in
+ * different places. The slot's `word` says who owns it:
  *
  *     word = overflow:15 | claimed:1 | fingerprint:48
  *
@@ -14,42 +14,60 @@
  *                           same compare-and-swap that saw the slot busy*
  *
  * While overflow is not 0 nobody claims the slot, so all members of an op whose first member went
- * through the ring follow it there: an op is never half in a record and half in the ring. The daemon
- * subtracts 1 for each member whose ring op it has retired.
+ * through the ring follow it there: an op is never half in a record and half in the ring. The
+ * daemon subtracts 1 for each member whose ring op it has retired, and it retires an op only when
+ * *all* its members have submitted it (or the communicator has ended): an op that was withdrawn or
+ * timed out before keeps its counts, else its late members would find the slot free and wait there
+ * alone.
  *
  * For collectives the fingerprint is exact: tag (31 bits) and the instance bits above the slot
  * number (16 bits); at most 2^22 instances of one tag are alive. For point to point it is a hash of
- * (peers, tag, instance) and the full key is compared when both lines are there (a collision, one in
- * 2^47 pairs that meet in a slot, is reported as a mismatch of the key, never executed).
+ * (peers, tag, instance) and the full key is compared when both lines are there (a collision, one
+ * in 2^47 pairs that meet in a slot, is reported as a mismatch of the key, never executed).
  *
  * State machine of a claimed record (field `state`, also the futex word):
  *
- *   OPEN --all members arrived, equal signatures, payload in the page--> DIRECT     (last arriver)
- *   OPEN --root or sender arrived with payload in the page------------> DIRECT     (root, sender)
- *   OPEN --all arrived, equal signatures, bytes elsewhere--------------> LOCAL      (last arriver)
- *   OPEN --all arrived, signatures differ------------------------------> ABORTED    (last arriver)
- *   OPEN --deadline, abort, revoke, death------------------------------> ABORTED    (member, daemon)
- *   LOCAL --last strand done-------------------------------------------> DONE       (its executor)
- *   LOCAL --abort, revoke, death, fault--------------------------------> ABORTED    (member, daemon)
+ *   OPEN --all arrived, equal signatures, payload in the page--> DIRECT    (last arriver)
+ *   OPEN --root or sender arrived with payload in the page-----> DIRECT    (root, sender)
+ *   OPEN --all arrived, equal signatures, bytes elsewhere------> LOCAL     (last arriver)
+ *   OPEN --all arrived, signatures differ----------------------> ABORTED   (last arriver)
+ *   OPEN --deadline, abort, revoke, death----------------------> ABORTED   (member, daemon)
+ *   LOCAL --last strand done-----------------------------------> DONE      (its executor)
+ *   LOCAL --abort, revoke, death, fault------------------------> ABORTED   (member, daemon)
  *
  * The one compare-and-swap on `state` decides every race between completion and abort, so each
  * member ends exactly once and the same way. The record becomes free when all members have left; a
  * member that arrives at an ABORTED record learns the reason, counts itself and leaves.
  *
- * Memory order (all accesses through atomics.h):
+ * A member may touch a record until it has left, for the record cannot become free before. A lane
+ * is no member: the record it was told of may be free, or serve another op, before it gets there.
+ * So it enters (occl_record_lane_enter), which holds the record and then checks whose it is. The
+ * daemon's control loop does not enter; it decides only what holds for the whole communicator
+ * (death, revoke, abort), for which any open record of the page is a right target.
  *
- * | field          | writer                   | reader            | store   | load    | line | why        |
- * | word           | members, daemon          | members, daemon   | claim   | observe | 0 | owns the slot; the last leaver's clear publishes the reset fields |
- * | state          | members, daemon          | members, daemon   | claim   | observe | 0 | decides; observing DONE makes the strands' output visible (each executor adds to strands_done before) |
- * | arrived        | members                  | members, daemon   | add     | peek    | 0 | the last adder sees every line (release sequence of adds) |
- * | left           | members                  | members           | add     | -       | 0 | the last adder may reset |
- * | sleepers       | members                  | members, daemon   | add     | peek after claim | 0 | Dekker with state: see wake.h |
- * | strands_next   | executors                | executors         | add     | peek    | 1 | claims a strand |
- * | strands_done   | executors                | executors         | add     | -       | 1 | release of output bytes, acquire by the last |
- * | lanes_busy     | daemon                   | members           | add     | observe | 1 | an aborted op's buffers are safe when nobody executes |
- * | line.ready     | the rank                 | members, daemon   | publish | observe | L | line contents before ready |
- * | line.busy      | the rank                 | members, daemon   | add     | observe | L | as lanes_busy, per rank, so that a dead rank's count can be ignored |
- * | line.waiters   | the rank                 | members, daemon   | add     | peek    | L | threads of the rank that sleep on the op: for `why` |
+ * Memory order (all accesses through atomics.h; line 0 and 1 of the record, L of a rank):
+ *
+ * | field        | writer    | reader    | store      | load    | line | why                      |
+ * | word         | m, daemon | m, daemon | claim, add | observe | 0    | (1)                      |
+ * | state        | m, daemon | m, daemon | claim      | observe | 0    | (2)                      |
+ * | arrived      | m         | m, daemon | add        | peek    | 0    | (3)                      |
+ * | left         | m, lanes  | m, lanes  | add, claim | look    | 0    | (4)                      |
+ * | sleepers     | m         | m, daemon | add        | look    | 0    | Dekker with state        |
+ * | strands_next | executors | executors | add        | peek    | 1    | claims a strand          |
+ * | strands_done | executors | executors | add        | -       | 1    | (5)                      |
+ * | lanes_busy   | lanes     | m         | add        | look    | 1    | Dekker with state (6)    |
+ * | line.ready   | the rank  | m, daemon | publish    | observe | L    | line contents before it  |
+ * | line.busy    | the rank  | m, daemon | add        | look    | L    | as (6), per rank         |
+ * | line.waiters | the rank  | m, daemon | add        | peek    | L    | sleeping threads: `why`  |
+ *
+ * m: members. (1) Owns the slot; the last one's clear publishes the reset fields to whoever claims
+ * the slot next. (2) Decides; observing DONE makes the output of all strands visible, because each
+ * executor adds to strands_done before, and observing DIRECT the lines. (3) The last adder sees
+ * every line: the adds form a release sequence. (4) left:16, lanes inside << 16; whoever makes it
+ * equal the number of members resets. (5) Release of output bytes; the last adder acquires them
+ * all. (6) An aborted op's buffers are safe when nobody executes: an executor raises it and then
+ * looks at the state, an aborter decides the state and then looks at it. Per rank it can be ignored
+ * once the rank is dead.
  */
 #ifndef SHM_IPC_RECORD_H
 #define SHM_IPC_RECORD_H
@@ -70,11 +88,17 @@ enum occl_record_state {
 /* state word = kind:8 | negated status:8 | about_rank:16, decided in one compare-and-swap. The rank
  * is the one the status is about: who died, revoked, let the deadline pass or described the op
  * differently. OPEN, DIRECT, LOCAL and DONE carry neither. */
-#define OCCL_REC_WORD(kind, status, rank)                                                          \
+#define OCCL_REC_WORD(kind, status, rank) \
     ((uint32_t)(kind) | ((uint32_t)(uint8_t)(-(status)) << 8) | ((uint32_t)(uint16_t)(rank) << 16))
-static inline uint32_t occl_rec_kind(uint32_t state) { return state & 0xffu; }
-static inline int occl_rec_status(uint32_t state) { return -(int)((state >> 8) & 0xffu); }
-static inline uint32_t occl_rec_rank(uint32_t state) { return state >> 16; }
+static inline uint32_t occl_rec_kind(uint32_t state) {
+    return state & 0xffu;
+}
+static inline int occl_rec_status(uint32_t state) {
+    return -(int)((state >> 8) & 0xffu);
+}
+static inline uint32_t occl_rec_rank(uint32_t state) {
+    return state >> 16;
+}
 
 enum occl_line_ready {
     OCCL_LINE_ASYNC = 1,   /* arrived; nobody of this rank promised to wait */
@@ -107,7 +131,7 @@ struct occl_line {
     uint64_t wait_since_ticks; /* 0: nobody of this rank sleeps on the op */
     uint32_t waiters;
     uint32_t busy;
-    uint32_t flags; /* OCCL_LINE_* */
+    uint32_t flags;  /* OCCL_LINE_* */
     uint32_t notify; /* 1: the rank wants its helper thread woken when the op is decided */
     uint32_t reserved[8];
     /* cache lines 2, 3 */
@@ -141,12 +165,13 @@ struct occl_rank_note {
     uint32_t last_kind;
     uint64_t last_ticks;
     uint64_t ops_done;
-    uint64_t bytes_done;    /* payload bytes of completed ops */
+    uint64_t bytes_done;     /* payload bytes of completed ops */
     uint64_t bytes_executed; /* bytes this rank's threads moved in strands: charged to the job */
     uint64_t errors;
     uint64_t probe_address; /* the rank's address of its own probe word, for cross-memory attach */
     /* An error of an op that had completed here before its peers' mismatch was known (broadcast
-     * root, buffered send): OCCL_REC_WORD(field, status, rank), set once by the peer that found it. */
+     * root, buffered send): OCCL_REC_WORD(field, status, rank), set once by the peer that found it.
+     */
     uint32_t async_error;
     uint32_t async_kind; /* enum occl_op_kind */
     uint64_t reserved[7];
@@ -173,7 +198,7 @@ struct occl_comm_page {
     uint32_t record_stride; /* bytes */
     uint64_t records_offset;
     uint64_t notes_offset;
-    uint64_t payload_offset;   /* rank r's chunks start at payload_offset + r * payload_stride */
+    uint64_t payload_offset; /* rank r's chunks start at payload_offset + r * payload_stride */
     uint32_t payload_stride;
     uint32_t payload_chunk_bytes;
     /* cache line 1 .. */
@@ -191,8 +216,13 @@ OCCL_ABI_SIZE(occl_comm_page, 256);
 OCCL_ABI_AT(occl_comm_page, comm_state, 128);
 
 /* ---- geometry ---- */
+/* A rank may send to itself, also in a communicator of one: a record has at least two lines. */
+static inline uint32_t occl_record_lines(uint32_t ranks) {
+    return ranks < 2 ? 2 : ranks;
+}
 static inline uint64_t occl_record_stride(uint32_t ranks) {
-    return sizeof(struct occl_record) + (uint64_t)ranks * sizeof(struct occl_line);
+    return sizeof(struct occl_record) +
+           (uint64_t)occl_record_lines(ranks) * sizeof(struct occl_line);
 }
 /* Fills the constant part of a page header. ranks in 1..OCCL_LOCAL_RANKS_MAX. */
 void occl_comm_page_layout(uint32_t ranks, uint64_t comm_uid, struct occl_comm_page *out_header);
@@ -211,7 +241,8 @@ struct occl_records {
     uint32_t payload_stride;
     uint32_t payload_chunk_bytes;
 };
-/* Checks the header of a mapping of mapped_bytes and fills *out. OCCL_E_VERSION, OCCL_E_PROTOCOL. */
+/* Checks the header of a mapping of mapped_bytes and fills *out. OCCL_E_VERSION, OCCL_E_PROTOCOL.
+ */
 int occl_records_open(void *base, uint64_t mapped_bytes, struct occl_records *out);
 
 static inline struct occl_comm_page *occl_records_header(const struct occl_records *m) {
@@ -232,6 +263,7 @@ static inline struct occl_rank_note *occl_note_at(const struct occl_records *m, 
 #define OCCL_WORD_CLAIMED (1ull << 48)
 #define OCCL_WORD_OVERFLOW_ONE (1ull << 49)
 #define OCCL_WORD_OVERFLOW_SHIFT 49
+#define OCCL_WORD_OVERFLOW_MAX 0x7fffu
 
 struct occl_place {
     uint32_t slot;
@@ -244,21 +276,24 @@ enum occl_enter {
     OCCL_ENTER_CLAIMED = 0, /* first of its op here */
     OCCL_ENTER_JOINED = 1,
     OCCL_ENTER_RING = 2, /* overflow was counted: this rank must submit through the ring */
+    OCCL_ENTER_FULL = 3, /* nothing was counted, the counter is at its end: OCCL_WOULD_BLOCK */
 };
 /* One attempt, wait-free but for contention on the word. With count_overflow false a busy slot
  * returns OCCL_ENTER_RING without counting, so that the caller may look again first. */
 enum occl_enter occl_record_enter(struct occl_record *rec, uint64_t print, bool count_overflow);
 /* Takes back one overflow count: a member whose ring op was retired (daemon), or that could not
- * submit after all (client). */
+ * submit after all (client). Wait-free: a member that scribbles the word cannot hold up a lane. */
 void occl_record_overflow_drop(struct occl_record *rec);
 
 /* ---- arrival ---- */
 static inline struct occl_signature occl_line_signature(const struct occl_line *l) {
-    struct occl_signature s = {l->kind, l->dtype, l->redop, l->selection_version, l->root,
-                               l->program_id, 0, ((uint64_t)l->count_high << 32) | l->count_low};
+    struct occl_signature s = {
+        l->kind, l->dtype,      l->redop, l->selection_version,
+        l->root, l->program_id, 0,        ((uint64_t)l->count_high << 32) | l->count_low};
     return s;
 }
-void occl_line_fill(struct occl_line *line, struct occl_op_key key, const struct occl_signature *sig);
+void occl_line_fill(struct occl_line *line, struct occl_op_key key,
+                    const struct occl_signature *sig);
 
 /* Publishes the line and counts the arrival. Returns how many members have arrived, this one
  * included. The caller has filled line->u, flags and inlined. */
@@ -285,7 +320,14 @@ static inline bool occl_record_decide(struct occl_record *rec, uint32_t from, ui
     return won;
 }
 
-/* A member is finished with the record. The last one resets it and frees the slot. */
+/* A member is finished with the record: its threads execute nothing of it any more. The last one
+ * out, member or lane, resets it and frees the slot. */
 void occl_record_leave(struct occl_record *rec, uint32_t members);
+
+/* A lane wants to execute strands of the op with this print. True: the record is LOCAL, belongs to
+ * that op, and stays so or becomes DONE or ABORTED of the same op until occl_record_lane_leave;
+ * lanes_busy is raised. False: nothing is held. Bounded, whatever members write meanwhile. */
+bool occl_record_lane_enter(struct occl_record *rec, uint64_t print, uint32_t members);
+void occl_record_lane_leave(struct occl_record *rec, uint32_t members);
 
 #endif

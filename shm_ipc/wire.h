@@ -54,9 +54,9 @@ enum occl_msg_type {
 
 struct occl_msg_header {
     uint32_t magic;
-    uint16_t type;   /* enum occl_msg_type */
+    uint16_t type;        /* enum occl_msg_type */
     uint16_t abi_version; /* HELLO: highest the sender speaks; later: the agreed one */
-    uint32_t bytes;  /* of the whole datagram, header included */
+    uint32_t bytes;       /* of the whole datagram, header included */
     uint32_t reserved;
     uint64_t request;
 };
@@ -74,17 +74,17 @@ struct occl_msg_hello {
     uint32_t sq_entries; /* wanted; 0: the daemon's default */
     int32_t rank_hint;   /* OCCL_RANK of the launcher, -1: unknown; for names in messages only */
     uint32_t own_pid;    /* as the client sees itself; for cross-memory attach inside the job */
-    char job[OCCL_NAME_BYTES];  /* "": the tenant's default job */
-    char tag[OCCL_NAME_BYTES];  /* tenant tag, "": none */
+    char job[OCCL_NAME_BYTES]; /* "": the tenant's default job */
+    char tag[OCCL_NAME_BYTES]; /* tenant tag, "": none */
     char program[OCCL_NAME_BYTES];
 };
 struct occl_msg_welcome {
     struct occl_msg_header h;
     uint64_t session_id;
     uint64_t daemon_epoch;
-    uint64_t page_bytes;     /* of the session page */
+    uint64_t page_bytes; /* of the session page */
     uint64_t job_page_bytes;
-    uint64_t peer_dead_ns;   /* how long an aborted op may wait for a member stopped in a strand */
+    uint64_t peer_dead_ns; /* how long an aborted op may wait for a member stopped in a strand */
     uint64_t default_timeout_ns; /* 0: none */
     uint64_t direct_max_bytes;
     uint32_t daemon_pid;
@@ -134,15 +134,15 @@ struct occl_msg_comm_create {
     uint32_t ranks;
     uint32_t priority; /* class 0..3; 255: the job's */
     uint32_t flags;
-    uint64_t timeout_ns; /* for the other ranks to come; 0: no limit */
+    uint64_t timeout_ns;          /* for the other ranks to come; 0: no limit */
     uint64_t default_deadline_ns; /* of ops; 0: none */
     char name[OCCL_NAME_BYTES];
 };
 struct occl_msg_comm_split {
     struct occl_msg_header h;
-    uint32_t comm;  /* the parent's number in this session */
-    int32_t color;  /* < 0: this rank gets no communicator */
-    int32_t key;    /* order inside the new one; ties by parent rank */
+    uint32_t comm;     /* the parent's number in this session */
+    int32_t color;     /* < 0: this rank gets no communicator */
+    int32_t key;       /* order inside the new one; ties by parent rank */
     uint32_t sequence; /* how many splits of the parent this rank has called before */
     uint64_t timeout_ns;
     char name[OCCL_NAME_BYTES];
@@ -151,7 +151,7 @@ struct occl_msg_comm {
     struct occl_msg_header h;
     uint64_t comm_uid;
     uint64_t page_bytes;
-    uint32_t comm;  /* number in this session: what sqe.comm and COMM_END name */
+    uint32_t comm; /* number in this session: what sqe.comm and COMM_END name */
     uint32_t rank;
     uint32_t ranks; /* 0: split with a negative color, no communicator, no page */
     uint32_t reserved;
@@ -234,7 +234,8 @@ OCCL_ABI_SIZE(occl_msg_comm_end, 32);
 OCCL_ABI_SIZE(occl_msg_members_reply, 40 + 32 * 88);
 OCCL_ABI_SIZE(occl_msg_admin_reply, 520);
 OCCL_ABI_SIZE(occl_msg_event, 528);
-_Static_assert(sizeof(struct occl_msg_members_reply) <= OCCL_MESSAGE_BYTES_MAX, "fits a message");
+OCCL_STATIC_ASSERT(sizeof(struct occl_msg_members_reply) <= OCCL_MESSAGE_BYTES_MAX,
+                   "fits a message");
 
 /* Size that a datagram of this type must have, 0 for an unknown type. */
 uint32_t occl_msg_bytes(uint32_t type);
