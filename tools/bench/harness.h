@@ -82,7 +82,8 @@ int occl_bench_parse(int argc, char **argv, struct occl_bench_options *out_optio
 int occl_bench_measure(struct occl_bench_backend *backend,
                        const struct occl_bench_options *options);
 
-/* Binds the calling thread to one usable core; ranks beyond the cores start again with the first. */
+/* Binds the calling thread to one usable core; ranks beyond the cores start again with the first.
+ */
 void occl_bench_pin(uint32_t rank);
 
 #ifdef __cplusplus

@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark must count wrong results, pick the right setting and compute what it says."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+import xml.dom.minidom
+from types import SimpleNamespace
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join("tools", "bench"))
+
+# pylint: disable=wrong-import-position
+import campaign
+import intervals
+import plot
+import points
+import report
+import results
+import settings
+
+FAKE = os.path.join("tests", "bench", "fake_bench")
+FLOOR = os.path.join("tools", "bench", "floor_bench")
+POINT = points.Point("all_reduce", 4, 65536, "loop")
+JSON_KEYS = ("op", "ranks", "bytes", "occl_us", "occl_lo_us", "occl_hi_us", "best_peer")
+JSON_KEYS += ("best_peer_us", "floor_us", "ratio_to_best_peer", "ratio_lo", "ratio_hi")
+
+
+def expect(found, wanted):
+    if found != wanted:
+        raise AssertionError("%r instead of %r" % (found, wanted))
+
+
+def run(program, *arguments):
+    """([result lines as dictionaries], exit status) of a program of the benchmark."""
+    with tempfile.TemporaryDirectory() as folder:
+        argv = [program, "--control", os.path.join(folder, "control"), "--budget-ms", "2"]
+        done = subprocess.run(
+            argv + list(arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=False,
+        )
+    return [json.loads(line) for line in done.stdout.splitlines()], done.returncode
+
+
+def fake(backend, where, *arguments):
+    return run(FAKE, "--ranks", "3", "--backend", backend, "--points", where, *arguments)
+
+
+def right_results_of_all_operations():
+    where = [points.Point(op, 3, size, "loop") for op in points.OPS for size in (8, 4096)]
+    where.append(points.Point("broadcast", 3, 8, "sync"))
+    lines, status = fake("right", points.argument_of(where))
+    expect(status, 0)
+    found = [points.Point(r["op"], r["ranks"], r["bytes"], r["mode"]) for r in lines]
+    expect(found, where)
+    expect([r["wrong"] for r in lines], [0] * len(where))
+
+
+def one_wrong_element_is_counted():
+    for op in points.OPS:
+        lines, status = fake("flipped", op + ":4096")
+        expect((op, lines[0]["wrong"], status), (op, 1, campaign.EXIT_WRONG))
+
+
+def displaced_elements_are_counted():
+    for op in ("all_reduce", "all_gather", "all_to_all", "reduce_scatter"):
+        lines, status = fake("shifted", op + ":4096")
+        if lines[0]["wrong"] < 100 or status != campaign.EXIT_WRONG:
+            raise AssertionError("%s: %r" % (op, lines))
+
+
+def untouched_output_is_counted():
+    lines, status = fake("unwritten", "all_reduce:4096")
+    expect((lines[0]["wrong"], status), (3 * 1024, campaign.EXIT_WRONG))
+
+
+def stride_looks_at_every_nth():
+    lines, _ = fake("unwritten", "all_reduce:4096", "--check-stride", "4")
+    expect(lines[0]["wrong"], 3 * 256)
+
+
+def failing_call_ends_the_run():
+    lines, status = fake("failing", "all_reduce:8")
+    expect((lines, status), ([], 1))
+
+
+def bad_arguments_are_refused():
+    for bad in ("all_reduce", "all_reduce:x", "nothing:8", "all_reduce:8:fast", ""):
+        expect((bad, fake("right", bad)), (bad, ([], 2)))
+
+
+def slow_library_measures_slow():
+    lines, _ = fake("slow", "all_reduce:8,broadcast:8:sync")
+    for line in lines:
+        if not 2000 <= line["min_us"] <= line["p50_us"] <= line["p99_us"]:
+            raise AssertionError("%r" % line)
+
+
+def floor_meets_and_moves():
+    lines, status = run(FLOOR, "--ranks", "2", "--backend", "sleep", "--points", "all_reduce:1024")
+    expect((len(lines), lines[0]["wrong"], status), (1, 0, 0))
+    where = ",".join(op + ":131072" for op in points.OPS)
+    lines, status = run(FLOOR, "--ranks", "4", "--backend", "move", "--points", where)
+    expect(({r["op"] for r in lines}, status), (set(points.OPS), 0))
+    if any(r["wrong"] or r["p50_us"] <= 0 or r["mode"] != "move" for r in lines):
+        raise AssertionError("%r" % lines)
+
+
+def interval_of_order_statistics():
+    expect(intervals.interval_of_median([5, 1, 3, 2, 4]), (1, 5))
+    expect(intervals.interval_of_median(range(9)), (1, 7))
+    expect(intervals.interval_of_median(range(20)), (5, 14))
+    expect(round(intervals.coverage(6, 0), 3), 0.969)
+    expect(round(intervals.coverage(9, 1), 3), 0.961)
+
+
+def ratio_pairs_rounds():
+    # The machine slows down from round to round, but the peer stays twice as slow.
+    own = {1: 1.0, 2: 2.0, 3: 4.0, 4: 8.0, 5: 16.0, 6: 32.0}
+    ratio = intervals.ratio_of({r: 2 * us for r, us in own.items()}, own)
+    expect(ratio, (2.0, 2.0, 2.0))
+    expect(intervals.ratio_of({9: 3.0}, {1: 1.0}), (3.0, None, None))
+
+
+def sizes_and_points():
+    expect([points.size_of(s) for s in ("8", "1K", "16M")], [8, 1024, 16 << 20])
+    for bad in ("", "K", "1.5M", "-8", "0"):
+        try:
+            points.size_of(bad)
+        except ValueError:
+            continue
+        raise AssertionError("%r was taken" % bad)
+    expect(points.mode_of("broadcast", 65535), "sync")
+    expect(points.mode_of("broadcast", 65536), "loop")
+    expect(points.mode_of("all_reduce", 8), "loop")
+    found = points.argument_of(points.points_of(["broadcast"], [2], [65536, 8]))
+    expect(found, "broadcast:8:sync,broadcast:65536")
+
+
+def filled(rows):
+    """Results from (peer, setting, point, [microseconds of round 1, 2, ...])."""
+    found = results.Results()
+    for peer, setting, point, times in rows:
+        for number, time_us in enumerate(times, 1):
+            noisy = isinstance(time_us, str)
+            line = dict(point._asdict(), peer=peer, setting=setting, version="1", wrong=0)
+            line.update(round=number, p50_us=float(time_us))
+            found.add_line(json.dumps(line), noisy)
+    return found
+
+
+def sample_results():
+    meeting = POINT._replace(bytes=8)
+    move = POINT._replace(mode="move")
+    return filled(
+        [
+            ("openmpi", "cma", POINT, [30, 31, 29, 30, 32, 30]),
+            ("openmpi", "ucx", POINT, [20, 40, 41, 39, 40, 42]),
+            ("openmpi", "dropped", POINT, [10]),
+            ("mpich", "yield", POINT, [45, 46, 44, 45, 45, 45]),
+            ("gloo", "ring", POINT, [900]),
+            ("occl", "zero-copy", POINT, [10, 11, 9, 10, 12, 10]),
+            ("occl", "private", POINT, [40, 40, 40, 40, 40, 40]),
+            ("floor", "yield-free", meeting, [2, 3, 2]),
+            ("floor", "sleep-free", meeting, [4, 4, 4]),
+            ("floor", "lines-1", move, [7, 7, 7]),
+            ("floor", "lines-2", move, [5, 5, 5]),
+        ]
+    )
+
+
+def best_setting_needs_more_than_one_lucky_round():
+    found = sample_results()
+    expect(found.best_setting("openmpi", POINT), "cma")
+    expect(found.best_peer(settings.PEERS, POINT), ("openmpi", "cma", 30))
+    expect(found.best_setting("openmpi", POINT._replace(bytes=8)), None)
+
+
+def disturbed_rounds_count_only_without_quiet_ones():
+    found = filled(
+        [
+            ("occl", "zero-copy", POINT, [10, "90", 11, "90", 12]),
+            ("occl", "private", POINT, ["90", "91", "92", "93", 1]),
+        ]
+    )
+    expect(found.median_us("occl", "zero-copy", POINT), 11)
+    expect(found.noisy_rounds("occl", "zero-copy", POINT), 2)
+    expect(found.median_us("occl", "private", POINT), 91)
+
+
+def hopeless_settings_are_dropped():
+    found = sample_results()
+    kept = results.keep_best(found, settings.PEERS, [POINT], 2, 2.0)
+    expect(kept["openmpi"], {POINT: ["dropped", "cma"]})
+    expect(kept["mpich"], {POINT: ["yield"]})
+    expect(kept["gloo"], {})
+
+
+def floor_is_meeting_plus_move():
+    found = sample_results()
+    expect(found.floor_us(POINT), 7)
+    expect(found.floor_us(POINT._replace(bytes=8)), 2)
+    expect(found.floor_us(POINT._replace(bytes=1 << 20)), None)
+
+
+def json_has_the_keys():
+    found = report.records(sample_results(), [POINT])
+    expect([r["memory"] for r in found], ["zero-copy", "private"])
+    for line in report.json_lines(found).splitlines():
+        missing = [key for key in JSON_KEYS if key not in json.loads(line)]
+        expect(missing, [])
+    first = found[0]
+    wanted = {"op": "all_reduce", "ranks": 4, "bytes": 65536, "occl_us": 10, "occl_lo_us": 9}
+    wanted.update({"occl_hi_us": 12, "best_peer": "openmpi", "best_peer_us": 30, "floor_us": 7})
+    wanted.update({"ratio_to_best_peer": 3, "rounds": 6, "wrong": 0})
+    expect({key: first[key] for key in wanted}, wanted)
+    if not first["ratio_lo"] <= first["ratio_to_best_peer"] <= first["ratio_hi"]:
+        raise AssertionError("%r" % first)
+    expect((report.is_slower(first), report.is_slower(found[1])), (False, True))
+
+
+def records_without_occl():
+    found = report.records(filled([("mpich", "yield", POINT, [4, 5, 6])]), [POINT])
+    expect((len(found), found[0]["occl_us"], found[0]["best_peer_us"]), (1, None, 5))
+    expect(found[0]["ratio_to_best_peer"], None)
+
+
+def tables_and_plot():
+    found = report.records(sample_results(), [POINT])
+    if "SLOWER" not in report.table(found) or "64 KiB" not in report.table(found):
+        raise AssertionError(report.table(found))
+    lines = report.markdown(found, "a machine", {"openmpi": "1"}).splitlines()
+    expect(len([line for line in lines if line.startswith("| 4 | 64 KiB | 10.0 (9.00–12.0)")]), 1)
+    picture = xml.dom.minidom.parseString(plot.svg(found))
+    # One curve each for occl, three peers and the floor.
+    expect(len(picture.getElementsByTagName("polyline")), 5)
+
+
+def fake_settings(_peer, _ranks, _cores, _private=False):
+    def command(backend):
+        return lambda _programs, arguments: [FAKE, "--ranks", "2", "--backend", backend] + arguments
+
+    names = ("right", "slow", "flipped")
+    applies = (lambda p: True, lambda p: True, lambda p: p.bytes == 1024)
+    return [
+        settings.Setting("openmpi", n, use, command(n), {}) for n, use in zip(names, applies)
+    ]
+
+
+def rounds_keep_the_quick_setting():
+    where = [points.Point("all_reduce", 2, size, "loop") for size in (8, 1024)]
+    plan = SimpleNamespace(
+        programs=["openmpi"], ranks=[2], points=where, private=False, rounds_min=3, rounds_max=3,
+        limit_s=None, budget_ms=2, keep=1, hopeless=2.0, retries=0, looks=0, verbose=False,
+    )  # fmt: skip
+    original = campaign.settings_of
+    campaign.settings_of = fake_settings
+    try:
+        tour = campaign.Campaign(plan, {}, lambda text: None)
+        found = tour.run()
+    finally:
+        campaign.settings_of = original
+    expect((tour.failures, tour.rounds_done), ([], 3))
+    expect(found.best_setting("openmpi", where[0]), "right")
+    expect(len(found.by_round("openmpi", "slow", where[0])), 1)
+    record = report.records(found, where)[1]
+    if record["wrong"] < 1:
+        raise AssertionError("wrong elements are missing from %r" % record)
+
+
+def runs_are_bounded():
+    environment = dict(os.environ)
+    expect(campaign.run_limited(["/bin/true"], environment, 10), None)
+    expect(campaign.run_limited(["/bin/sleep", "60"], environment, 0.2), "no end after 0 s")
+    told = campaign.run_limited(["/bin/sh", "-c", "echo why; exit 7"], environment, 10)
+    expect(told, "exit status 7: why")
+    expect(campaign.run_limited(["/bin/sh", "-c", "exit 3"], environment, 10), None)
+    if campaign.run_limited(["/no/such/program"], environment, 10) is None:
+        raise AssertionError("a missing program was started")
+
+
+def settings_fit_their_points():
+    for ranks in (2, 4, 8):
+        for peer in settings.PROGRAMS:
+            found = settings.settings_of(peer, ranks, 2, True)
+            names = [setting.name for setting in found]
+            expect(len(set(names)), len(names))
+            large = points.Point("all_reduce", ranks, 16 << 20, "loop")
+            if not any(setting.applies(large) for setting in found):
+                raise AssertionError("%s, %d ranks: nothing for 16 MiB" % (peer, ranks))
+
+
+CASES = (
+    right_results_of_all_operations,
+    one_wrong_element_is_counted,
+    displaced_elements_are_counted,
+    untouched_output_is_counted,
+    stride_looks_at_every_nth,
+    failing_call_ends_the_run,
+    bad_arguments_are_refused,
+    slow_library_measures_slow,
+    floor_meets_and_moves,
+    interval_of_order_statistics,
+    ratio_pairs_rounds,
+    sizes_and_points,
+    best_setting_needs_more_than_one_lucky_round,
+    disturbed_rounds_count_only_without_quiet_ones,
+    hopeless_settings_are_dropped,
+    floor_is_meeting_plus_move,
+    json_has_the_keys,
+    records_without_occl,
+    tables_and_plot,
+    rounds_keep_the_quick_setting,
+    runs_are_bounded,
+    settings_fit_their_points,
+)
+
+
+def main():
+    failed = 0
+    for case in CASES:
+        try:
+            case()
+            print("PASS bench_" + case.__name__)
+        except Exception as error:  # pylint: disable=broad-except
+            failed += 1
+            traceback.print_exc(file=sys.stdout)
+            print("FAIL bench_%s: %s" % (case.__name__, error))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
