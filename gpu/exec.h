@@ -127,7 +127,6 @@ OCCL_DUAL void occl_exec_move_of(const struct occl_exec_context *context,
     uint32_t chunks = step->chunks - first;
     uint64_t inside = (uint64_t)context->iteration * geometry->slice_bytes;
     uint64_t bytes = geometry->chunk_bytes - inside;
-    uint32_t i;
     if (chunks > geometry->chunks_per_message)
         chunks = geometry->chunks_per_message;
     if (bytes > geometry->slice_bytes)
@@ -147,12 +146,15 @@ OCCL_DUAL void occl_exec_move_of(const struct occl_exec_context *context,
     out->dst_offset = ((uint64_t)step->dst_chunk + first) * geometry->chunk_bytes + inside;
     out->src_stride_bytes = step->src_chunk_stride * geometry->chunk_bytes;
     out->dst_stride_bytes = step->dst_chunk_stride * geometry->chunk_bytes;
-    for (i = 0; i < step->src_count; i++)
+    /* The operand that lies furthest back decides; members do not matter. */
+    if (step->src_count > 0)
         bytes = occl_exec_clip(geometry, step->src_buffer,
-                               out->src_offset + i * out->src_stride_bytes, bytes);
-    for (i = 0; i < step->dst_count; i++)
+                               out->src_offset + (step->src_count - 1u) * out->src_stride_bytes,
+                               bytes);
+    if (step->dst_count > 0)
         bytes = occl_exec_clip(geometry, step->dst_buffer,
-                               out->dst_offset + i * out->dst_stride_bytes, bytes);
+                               out->dst_offset + (step->dst_count - 1u) * out->dst_stride_bytes,
+                               bytes);
     out->bytes = bytes;
     out->recv_link = occl_step_receives(step->kind) ? strand->recv_link : OCCL_STEP_NONE;
     out->send_link = occl_step_sends(step->kind) ? strand->send_link : OCCL_STEP_NONE;
