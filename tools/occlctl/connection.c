@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reaching the daemon, asking once or again and again, and telling how it ended. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client_lib/locate.h"
+#include "tools/occlctl/occlctl.h"
+
+int occl_ctl_exit_code(int status) {
+    switch (status) {
+    case OCCL_OK:
+        return OCCL_CTL_FINE;
+    case OCCL_E_USAGE:
+    case OCCL_E_INVALID:
+        return OCCL_CTL_USAGE;
+    case OCCL_E_NO_DAEMON:
+    case OCCL_E_DAEMON_LOST:
+    case OCCL_E_TIMEOUT:
+    case OCCL_E_VERSION:
+    case OCCL_E_PROTOCOL:
+        return OCCL_CTL_NO_DAEMON;
+    case OCCL_E_PERMISSION:
+    case OCCL_E_TENANT_REFUSED:
+        return OCCL_CTL_FORBIDDEN;
+    default:
+        return OCCL_CTL_PROBLEM;
+    }
+}
+
+static const char *hint_for(int status) {
+    switch (status) {
+    case OCCL_E_NO_DAEMON:
+        return "start occld, or name its socket with --socket";
+    case OCCL_E_DAEMON_LOST:
+        return "see the daemon's log";
+    case OCCL_E_TIMEOUT:
+        return "is the daemon stopped? a longer --timeout waits longer";
+    case OCCL_E_VERSION:
+        return "use the occlctl that came with this daemon";
+    case OCCL_E_PROTOCOL:
+        return "is this the socket of occld?";
+    case OCCL_E_PERMISSION:
+        return "ask as root, as the operator group, or as the owner of the job";
+    case OCCL_E_NOT_FOUND:
+        return "`occlctl jobs` and `occlctl comms` list the names";
+    default:
+        return NULL;
+    }
+}
+
+int occl_ctl_fail(const struct occl_ctl_options *options, int status, const char *text) {
+    const char *hint = hint_for(status);
+    (void)fprintf(stderr, "occlctl: %s%s%s\n", text[0] ? text : occl_status_text(status),
+                  hint ? "; " : "", hint ? hint : ""); /* nowhere else to report */
+    int code = occl_ctl_exit_code(status);
+    if (options->json) {
+        json_t *object = json_pack("{s:s, s:s, s:i}", "status", occl_status_name(status), "error",
+                                   text[0] ? text : occl_status_text(status), "exit_code", code);
+        occl_ctl_print_json(object);
+    }
+    return code;
+}
+
+void occl_ctl_print_json(json_t *object) {
+    if (object && !json_object_get(object, "schema"))
+        (void)json_object_set_new(object, "schema",
+                                  json_integer(OCCL_CTL_SCHEMA)); /* else absent */
+    if (!object || json_dumpf(object, stdout, JSON_INDENT(2)) != 0)
+        (void)fprintf(stderr, "occlctl: cannot write JSON\n"); /* nowhere else to report */
+    (void)fputc('\n', stdout);                                 /* stdout is checked at exit */
+    json_decref(object);
+}
+
+bool occl_ctl_connect(const struct occl_ctl_options *options,
+                      struct occl_ctl_connection *out_connection, int *out_exit) {
+    struct occl_ctl_connection connection;
+    struct occl_detail detail = {.status = OCCL_OK};
+    int status =
+        occl_locate_socket(options->socket, connection.socket, sizeof connection.socket, &detail);
+    if (status == OCCL_OK)
+        status =
+            occl_admin_open(connection.socket, options->timeout_ms, &connection.admin, &detail);
+    if (status != OCCL_OK) {
+        *out_exit = occl_ctl_fail(options, status, detail.text);
+        return false;
+    }
+    *out_connection = connection;
+    return true;
+}
+
+json_t *occl_ctl_request(const struct occl_ctl_options *options, const char *verb) {
+    json_t *request = json_pack("{s:s}", "verb", verb);
+    if (!request)
+        return NULL;
+    int failed = 0;
+    if (options->job)
+        failed |= json_object_set_new(request, "job", json_string(options->job));
+    if (options->comm)
+        failed |= json_object_set_new(request, "comm", json_string(options->comm));
+    if (options->rank >= 0)
+        failed |= json_object_set_new(request, "rank", json_integer(options->rank));
+    if (failed) {
+        json_decref(request);
+        return NULL;
+    }
+    return request;
+}
+
+json_t *occl_ctl_ask(const struct occl_ctl_options *options, struct occl_admin *admin,
+                     json_t *request, int *out_exit) {
+    struct occl_detail detail = {.status = OCCL_OK};
+    json_t *reply = NULL;
+    int status = OCCL_E_NO_MEMORY;
+    if (request)
+        status = occl_admin_call(admin, request, options->timeout_ms, &reply, &detail);
+    json_decref(request);
+    if (status == OCCL_OK)
+        return reply;
+    *out_exit = occl_ctl_fail(options, status, detail.text);
+    return NULL;
+}
+
+static int ask_and_show(const struct occl_ctl_options *options, struct occl_admin *admin,
+                        const char *verb, occl_ctl_show_function *show) {
+    int code = OCCL_CTL_PROBLEM;
+    json_t *reply = occl_ctl_ask(options, admin, occl_ctl_request(options, verb), &code);
+    if (!reply)
+        return code;
+    code = show(options->json ? NULL : stdout, options, reply);
+    if (options->json)
+        occl_ctl_print_json(reply);
+    else
+        json_decref(reply);
+    return code;
+}
+
+int occl_ctl_query(const struct occl_ctl_options *options, const char *verb,
+                   occl_ctl_show_function *show) {
+    struct occl_ctl_connection connection;
+    int code;
+    if (!occl_ctl_connect(options, &connection, &code))
+        return code;
+    for (;;) {
+        if (options->watch_s > 0 && !options->json && isatty(STDOUT_FILENO))
+            (void)fputs("\033[H\033[2J", stdout); /* stdout is checked below */
+        code = ask_and_show(options, &connection.admin, verb, show);
+        if (options->watch_s <= 0 || code > OCCL_CTL_PROBLEM || fflush(stdout) != 0)
+            break;
+        occl_clock_sleep_ns(&options->clock, (uint64_t)(options->watch_s * 1e9));
+    }
+    occl_admin_close(&connection.admin);
+    return code;
+}

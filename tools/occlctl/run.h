@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The launcher behind `occlctl run`: what its files share.
+ *
+ *   run.c          options, order of events, exit status
+ *   run_daemon.c   finds the daemon or starts a private one, and cleans up after it
+ *   run_ranks.c    starts the ranks
+ *   run_watch.c    waits for ranks and signals, ends survivors
+ *   run_output.c   prefixes the lines of ranks */
+#ifndef TOOLS_OCCLCTL_RUN_H
+#define TOOLS_OCCLCTL_RUN_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tools/occlctl/occlctl.h"
+
+#define OCCL_RUN_RANKS_MAX 1024
+/* Survivors of a failed rank: the daemon tells them at once; then these, counted from the failure.
+ */
+#define OCCL_RUN_TERM_AFTER_NS 5000000000ull
+#define OCCL_RUN_KILL_AFTER_NS 10000000000ull
+#define OCCL_RUN_ID_BYTES 128
+
+struct occl_run_options {
+    struct occl_ctl_options ctl;
+    int ranks;
+    bool keep_going; /* --on-death=continue */
+    bool label;
+    const char *job;
+    const char *tag;
+    const char *occld; /* path of the daemon's program; NULL: beside occlctl, then PATH */
+    char **argv;       /* of the program */
+};
+
+/* ---- run_daemon.c ---- */
+
+struct occl_run_daemon {
+    char socket[OCCL_SOCKET_PATH_BYTES];
+    char base[OCCL_SOCKET_PATH_BYTES];   /* of a private daemon that we started; "" otherwise */
+    char folder[OCCL_SOCKET_PATH_BYTES]; /* its own */
+    pid_t pid;                           /* 0: not ours */
+    struct occl_admin admin; /* held while the ranks run, so that a private daemon stays */
+};
+
+/* Finds the daemon, or starts a private one and waits until it listens. The daemon is its own
+ * session (no signal of the terminal reaches it) and ends with its last job. OCCL_OK, or an error
+ * with its text and nothing left behind. */
+int occl_run_daemon_open(const struct occl_run_options *options, struct occl_run_daemon *out_daemon,
+                         struct occl_detail *detail) __attribute__((warn_unused_result));
+/* Lets go of the daemon. If we started it and it ends within two seconds, its folder is removed; if
+ * others use it, it stays theirs. */
+void occl_run_daemon_close(const struct occl_run_options *options, struct occl_run_daemon *daemon);
+
+/* ---- run_ranks.c, run_watch.c, run_output.c ---- */
+
+struct occl_run_pipe {
+    int fd; /* -1: closed */
+    int to; /* STDOUT_FILENO or STDERR_FILENO */
+    int rank;
+    char *line; /* the beginning of a line that has not ended */
+    size_t line_bytes;
+};
+
+struct occl_run_rank {
+    pid_t pid;
+    bool alive;
+    int status; /* of waitpid */
+};
+
+struct occl_run {
+    const struct occl_run_options *options;
+    const char *socket;
+    const char *job;
+    char unique_id[2 * OCCL_RUN_ID_BYTES + 1];
+    struct occl_run_rank *ranks;
+    struct occl_run_pipe *pipes; /* two a rank with --label, else NULL */
+    int alive;
+    int exit_code; /* of the first rank that did not end with 0 */
+    bool failed;
+};
+
+/* Starts all ranks. On an error those already started have been killed. */
+int occl_run_ranks_start(struct occl_run *run, struct occl_detail *detail)
+    __attribute__((warn_unused_result));
+/* Blocks the signals that occl_run_watch receives, before any rank exists. OCCL_OK or an error. */
+int occl_run_signals_open(int *out_fd, struct occl_detail *detail)
+    __attribute__((warn_unused_result));
+/* Sets the mask back, in a child before exec. */
+void occl_run_signals_default(void);
+/* Returns when all ranks have ended. */
+int occl_run_watch(struct occl_run *run, int signal_fd, struct occl_detail *detail)
+    __attribute__((warn_unused_result));
+/* Sends a signal to all ranks that live. */
+void occl_run_signal(const struct occl_run *run, int number);
+
+/* Reads what has come and writes the complete lines with their rank. False when the pipe has ended;
+ * it is closed then. */
+bool occl_run_output_read(struct occl_run_pipe *pipe);
+
+#endif

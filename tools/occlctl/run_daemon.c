@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The daemon of a run: found, or a private one started and cleaned up after.
+ *
+ * Starting one is guarded by a lock (flock) on the base folder, so that two launchers at once share
+ * one daemon and `occlctl clean` never sees a half-made folder. The new folder is locked too, and
+ * that descriptor stays with the daemon: as long as the lock is held the folder is not garbage. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/occlctl/run.h"
+
+#define READY_NS 10000000000ull
+#define GONE_NS 2000000000ull
+#define STEP_NS 2000000ull
+#define LOG_NAME "occld.log"
+/* Room for "/run-XXXXXX", a slash and the socket's name behind a base. */
+#define BASE_BYTES_MAX (OCCL_SOCKET_PATH_BYTES - 1 - 11 - 1 - (int)sizeof OCCL_PRIVATE_SOCKET_NAME)
+
+static bool is_program(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
+}
+
+/* Beside our own program, else by PATH (then just the name, which execvp resolves). */
+static void find_program(const struct occl_run_options *options, char *out_path, size_t bytes) {
+    char own[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    if (options->occld) {
+        (void)snprintf(out_path, bytes, "%s", options->occld); /* exec reports a cut name */
+        return;
+    }
+    if (length > 0) {
+        own[length] = '\0';
+        char *slash = strrchr(own, '/');
+        if (slash) {
+            *slash = '\0';
+            int wrote = snprintf(out_path, bytes, "%s/occld", own);
+            if (wrote > 0 && (size_t)wrote < bytes && is_program(out_path))
+                return;
+        }
+    }
+    (void)snprintf(out_path, bytes, "occld"); /* fits */
+}
+
+/* Waits until connecting works; the daemon was named by a lock and may still be starting. */
+static bool wait_until_live(const struct occl_run_options *options, const char *path, pid_t child) {
+    uint64_t end_ns = occl_clock_now_ns(&options->ctl.clock) + READY_NS;
+    for (;;) {
+        if (occl_locate_probe(path) == OCCL_SOCKET_LIVE)
+            return true;
+        siginfo_t info = {.si_pid = 0};
+        if (child > 0 &&
+            (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid))
+            return false;
+        if (occl_clock_now_ns(&options->ctl.clock) >= end_ns)
+            return false;
+        occl_clock_sleep_ns(&options->ctl.clock, STEP_NS);
+    }
+}
+
+/* ---- base folder ---- */
+
+/* Makes and locks the base folder; the lock is the descriptor's. Waits for others that start. */
+static int open_base(char *out_base, int *out_fd, struct occl_detail *detail) {
+    struct occl_locate_places places;
+    occl_locate_places_from_env(&places);
+    struct stat status;
+    int number = places.runtime_dir && stat(places.runtime_dir, &status) == 0 &&
+                         S_ISDIR(status.st_mode) && access(places.runtime_dir, W_OK) == 0
+                     ? 0
+                     : 1;
+    char base[OCCL_SOCKET_PATH_BYTES];
+    /* A long runtime directory leaves no room for a socket's path; the other may be shorter. */
+    if (!occl_locate_base(&places, number, base, BASE_BYTES_MAX + 1) &&
+        !occl_locate_base(&places, 1, base, BASE_BYTES_MAX + 1))
+        return occl_detail_set(detail, OCCL_E_INVALID, 0,
+                               "neither XDG_RUNTIME_DIR nor TMPDIR is short enough for a socket");
+    if (mkdir(base, 0700) != 0 && errno != EEXIST)
+        return occl_detail_set(detail, OCCL_E_PERMISSION, errno, "cannot make %s: %s", base,
+                               strerror(errno));
+    if (!occl_locate_base_is_safe(base, places.uid))
+        return occl_detail_set(detail, OCCL_E_PERMISSION, 0,
+                               "%s is not a folder of this user alone (mode 0700)", base);
+    int fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || flock(fd, LOCK_EX) != 0) {
+        int error = errno;
+        if (fd >= 0)
+            (void)close(fd); /* nothing was written */
+        return occl_detail_set(detail, OCCL_E_PERMISSION, error, "cannot lock %s: %s", base,
+                               strerror(error));
+    }
+    memcpy(out_base, base, sizeof base);
+    *out_fd = fd;
+    return OCCL_OK;
+}
+
+/* ---- starting ---- */
+
+__attribute__((noreturn)) static void
+become_daemon(const char *program, const struct occl_run_daemon *daemon, int lock_fd) {
+    char log[OCCL_SOCKET_PATH_BYTES + sizeof LOG_NAME];
+    char socket_arg[OCCL_SOCKET_PATH_BYTES];
+    (void)snprintf(log, sizeof log, "%s/%s", daemon->folder, LOG_NAME); /* fits */
+    memcpy(socket_arg, daemon->socket, sizeof socket_arg);
+    (void)setsid(); /* fails only for a group leader, which a child is not */
+    occl_run_signals_default();
+    int null = open("/dev/null", O_RDONLY);
+    int out = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (null < 0 || out < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+        dup2(out, STDERR_FILENO) < 0 || chdir("/") != 0 || fcntl(lock_fd, F_SETFD, 0) != 0)
+        _exit(OCCL_CTL_LAUNCHER);
+    char private_arg[] = "--private";
+    char socket_option[] = "--socket";
+    char name[] = "occld";
+    char *argv[] = {name, private_arg, socket_option, socket_arg, NULL};
+    (void)execvp(program, argv); /* returns only with an error */
+    (void)fprintf(stderr, "cannot start %s: %s\n", program, strerror(errno)); /* the log */
+    _exit(OCCL_CTL_LAUNCHER);
+}
+
+/* The last line of the log: why a daemon did not come up. */
+static void last_words(const struct occl_run_daemon *daemon, char *out_text, size_t bytes) {
+    char path[OCCL_SOCKET_PATH_BYTES + sizeof LOG_NAME];
+    char tail[512] = "";
+    (void)snprintf(path, sizeof path, "%s/%s", daemon->folder, LOG_NAME); /* fits */
+    FILE *log = fopen(path, "re");
+    if (log) {
+        (void)fseek(log, 0, SEEK_END); /* a short log is read from its start */
+        long size = ftell(log);
+        (void)fseek(log, size > (long)sizeof tail - 1 ? size - (long)sizeof tail + 1 : 0,
+                    SEEK_SET); /* as above */
+        size_t got = fread(tail, 1, sizeof tail - 1, log);
+        while (got > 0 && tail[got - 1] == '\n')
+            got--;
+        tail[got] = '\0';
+        (void)fclose(log); /* read only */
+    }
+    const char *line = strrchr(tail, '\n');
+    (void)snprintf(out_text, bytes, "%.250s", line ? line + 1 : tail); /* cut is fine */
+}
+
+static void remove_folder(const struct occl_run_daemon *daemon) {
+    const char *const names[] = {OCCL_PRIVATE_SOCKET_NAME, OCCL_PRIVATE_PID_NAME, LOG_NAME};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[OCCL_SOCKET_PATH_BYTES + 32];
+        (void)snprintf(path, sizeof path, "%s/%s", daemon->folder, names[i]); /* fits */
+        (void)unlink(path);                                                   /* may be gone */
+    }
+    (void)rmdir(daemon->folder); /* stays if somebody put something in */
+    (void)rmdir(daemon->base);   /* stays while other daemons are in it */
+}
+
+static int start_private(const struct occl_run_options *options, struct occl_run_daemon *daemon,
+                         struct occl_detail *detail) {
+    char program[PATH_MAX];
+    find_program(options, program, sizeof program);
+    (void)snprintf(daemon->folder, sizeof daemon->folder, "%.*s/run-XXXXXX", BASE_BYTES_MAX,
+                   daemon->base); /* fits */
+    if (!mkdtemp(daemon->folder))
+        return occl_detail_set(detail, OCCL_E_PERMISSION, errno, "cannot make a folder in %s: %s",
+                               daemon->base, strerror(errno));
+    (void)snprintf(daemon->socket, sizeof daemon->socket, "%.*s/%s", BASE_BYTES_MAX + 11,
+                   daemon->folder, OCCL_PRIVATE_SOCKET_NAME); /* fits */
+    int lock_fd = open(daemon->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock_fd < 0 || flock(lock_fd, LOCK_EX) != 0) {
+        int error = errno;
+        if (lock_fd >= 0)
+            (void)close(lock_fd); /* nothing was written */
+        remove_folder(daemon);
+        return occl_detail_set(detail, OCCL_E_PERMISSION, error, "cannot lock %s: %s",
+                               daemon->folder, strerror(error));
+    }
+    pid_t pid = fork();
+    if (pid == 0)
+        become_daemon(program, daemon, lock_fd);
+    int fork_error = errno;
+    (void)close(lock_fd); /* the daemon's copy holds the lock */
+    daemon->pid = pid;
+    if (pid > 0 && wait_until_live(options, daemon->socket, pid))
+        return OCCL_OK;
+    char words[256] = "";
+    int status = 0;
+    last_words(daemon, words, sizeof words);
+    if (pid > 0) {
+        (void)kill(pid, SIGKILL); /* our child, not reaped */
+        (void)waitpid(pid, &status, 0);
+    }
+    remove_folder(daemon);
+    if (pid < 0)
+        return occl_detail_set(detail, OCCL_E_NO_MEMORY, fork_error, "fork: %s",
+                               strerror(fork_error));
+    return occl_detail_set(detail, OCCL_E_NO_DAEMON, 0,
+                           "the private daemon (%.120s) did not come up: %s", program,
+                           words[0] ? words : "it said nothing");
+}
+
+static int connect_admin(const struct occl_run_options *options, struct occl_run_daemon *daemon,
+                         struct occl_detail *detail) {
+    return occl_admin_open(daemon->socket, options->ctl.timeout_ms, &daemon->admin, detail);
+}
+
+/* With the base locked: looks once more, since another launcher may have been faster. */
+static int find_or_start(const struct occl_run_options *options, struct occl_run_daemon *daemon,
+                         struct occl_detail *detail) {
+    int base_fd = -1;
+    int status = open_base(daemon->base, &base_fd, detail);
+    if (status != OCCL_OK)
+        return status;
+    status = occl_locate_socket(NULL, daemon->socket, sizeof daemon->socket, detail);
+    bool started = false;
+    if (status == OCCL_E_NO_DAEMON) {
+        status = start_private(options, daemon, detail);
+        started = status == OCCL_OK;
+    } else if (status == OCCL_OK) {
+        (void)wait_until_live(options, daemon->socket, 0); /* connecting tells more exactly */
+    }
+    if (!started)
+        daemon->base[0] = '\0';
+    if (status == OCCL_OK)
+        status = connect_admin(options, daemon, detail);
+    (void)close(base_fd); /* unlocks */
+    return status;
+}
+
+int occl_run_daemon_open(const struct occl_run_options *options, struct occl_run_daemon *out_daemon,
+                         struct occl_detail *detail) {
+    struct occl_run_daemon daemon;
+    memset(&daemon, 0, sizeof daemon);
+    daemon.admin.fd = -1;
+    int status =
+        occl_locate_socket(options->ctl.socket, daemon.socket, sizeof daemon.socket, detail);
+    if (status == OCCL_OK)
+        status = connect_admin(options, &daemon, detail);
+    /* An ending daemon, or one that is starting: settle it under the lock. A daemon that the user
+     * named is taken as it is. */
+    struct occl_locate_places places;
+    occl_locate_places_from_env(&places);
+    bool named = options->ctl.socket || (places.env_socket && places.env_socket[0]);
+    if (status == OCCL_E_NO_DAEMON && !named)
+        status = find_or_start(options, &daemon, detail);
+    if (status != OCCL_OK) {
+        occl_run_daemon_close(options, &daemon);
+        return status;
+    }
+    if (options->ctl.verbose)
+        (void)fprintf(stderr, "occlctl run: %s %s\n",
+                      daemon.pid ? "started a private daemon at" : "using the daemon at",
+                      daemon.socket); /* nowhere else to report */
+    *out_daemon = daemon;
+    return OCCL_OK;
+}
+
+void occl_run_daemon_close(const struct occl_run_options *options, struct occl_run_daemon *daemon) {
+    occl_admin_close(&daemon->admin);
+    if (daemon->pid <= 0)
+        return;
+    uint64_t end_ns = occl_clock_now_ns(&options->ctl.clock) + GONE_NS;
+    while (occl_clock_now_ns(&options->ctl.clock) < end_ns) {
+        int status;
+        if (waitpid(daemon->pid, &status, WNOHANG) == daemon->pid) {
+            int base_fd = open(daemon->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+            if (base_fd >= 0 && flock(base_fd, LOCK_EX) == 0)
+                remove_folder(daemon);
+            if (base_fd >= 0)
+                (void)close(base_fd); /* unlocks */
+            break;
+        }
+        occl_clock_sleep_ns(&options->ctl.clock, STEP_NS);
+    }
+    daemon->pid = 0;
+}
