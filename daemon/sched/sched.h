@@ -11,15 +11,17 @@
  * Several ops may be under visit at once (a caller with several threads holds its own lock around
  * the calls); an op under visit is not handed out again before its report.
  *
- * Order. Classes 3 (most urgent) to 0 are strict, except that an op which has not been visited for
- * the ageing period is visited all the same (one decision in OCCL_SCHED_AGED_EVERY at most). Inside a
+ * Order. Classes 3 (most urgent) to 0 are strict, except that an op of a lower class which has not
+ * been visited for the ageing period is visited all the same, and so is any op that has not been
+ * visited for ageing_attempts decisions (one decision in OCCL_SCHED_AGED_EVERY at most). Inside a
  * class, bytes are shared by deficit round robin between tenants, then between a tenant's jobs; a
  * job's ops take turns. Ops whose last visit was in vain ("blocked") are looked at between visits of
  * runnable ones, OCCL_SCHED_LOOKS at a time, and with patience when nothing is runnable.
  *
  * Memory is one block without pointers, allocated at creation: a copy of occl_sched_bytes() bytes is
- * a snapshot. Nothing allocates afterwards. Every call takes constant time, but for job_add, which
- * searches the job table. */
+ * a snapshot. Nothing allocates afterwards. Calls take constant time (next: amortised, each turn of
+ * the round robin is paid by bytes charged), but for job_add, which searches the job table, and
+ * set_class, which searches the queue of the new class. */
 #ifndef DAEMON_SCHED_SCHED_H
 #define DAEMON_SCHED_SCHED_H
 
@@ -35,7 +37,8 @@
 #define OCCL_SCHED_AGED_EVERY 4u
 /* Blocked ops looked at between two visits of runnable ops. */
 #define OCCL_SCHED_LOOKS 4u
-#define OCCL_SCHED_WEIGHT_MAX 10000u
+/* A round lasts the sum of all weights times the quantum, so weights are kept small. */
+#define OCCL_SCHED_WEIGHT_MAX 1000u
 #define OCCL_SCHED_NONE 0xffffffffu
 
 struct occl_sched_config {
@@ -45,7 +48,7 @@ struct occl_sched_config {
     uint64_t ageing_attempts; /* decisions after which an op is aged, whatever the clock says; 0: 4096 */
     uint64_t patience_min_ns; /* 0: 200 ns */
     uint64_t patience_max_ns; /* 0: 50 us; the cap of every look, sticky ones included */
-    uint64_t quantum_bytes;   /* deficit per round and unit of weight; 0: 1 MiB */
+    uint64_t quantum_bytes;   /* deficit per round and unit of weight; 0: 256 KiB */
     uint32_t visit_slices_max; /* slices of one visit when nobody else is runnable; 0: 8 */
 };
 
@@ -78,10 +81,10 @@ struct occl_sched_op {
     uint32_t job;       /* index from job_add */
     uint32_t op_class;  /* 0..3 */
     uint64_t user;      /* comes back in the visit */
-    uint64_t cost_bytes; /* traffic of the op; a hint: a smaller op starts in front of its job's queue
-                            when it is below one slice. 0: unknown */
+    uint64_t cost_bytes; /* traffic of the op, a hint, 0: unknown. An op below a quarter of a slice
+                            starts in front of its job's queue */
 };
-/* Adds a runnable op. *out_id is its handle (with a generation: a stale one is refused).
+/* Adds a runnable op. It counts as visited now, so that arrivals cannot starve anybody. *out_id is its handle (with a generation: a stale one is refused).
  * OCCL_E_INVALID, OCCL_E_QUOTA (ops_max). */
 int occl_sched_add(struct occl_sched *sched, const struct occl_sched_op *op, uint64_t now_ns,
                    uint64_t *out_id);
