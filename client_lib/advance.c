@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Moving an active op on: looks at its record (or the completion ring), does what this rank can do,
+ * and finishes it once. Completion is tested before abort: what has been decided stays decided. */
+#include "client_lib/client.h"
+
+static void note_completion(struct client_op *op) {
+    struct occl_rank_note *note = occl_note_at(&op->comm->m, op->comm->rank);
+    note->last_key = op->key;
+    occl_note32(&note->last_kind, op->sig.kind);
+    occl_note64(&note->last_ticks, occl_ticks(occl_lib.ticks));
+    occl_count64(&note->ops_done, 1);
+    occl_count64(&note->bytes_done, op->bytes);
+}
+
+/* This rank's ops after destroy or abort end with that status, whatever the peers were told. */
+static int own_status(struct client_op *op, int status) {
+    uint32_t ended = occl_peek32(&op->comm->ended);
+    return ended && status != OCCL_OK ? -(int)ended : status;
+}
+
+void client_finish(struct client_op *op, int status) {
+    op->status = own_status(op, status);
+    if (op->members > 1) {
+        client_unrefer(op, op->status == OCCL_OK);
+        if (op->status == OCCL_OK)
+            note_completion(op);
+        if (op->path == CLIENT_PATH_RECORD) {
+            /* Texts are made from the record, so before it is left. */
+            if (op->status < 0)
+                (void)client_explain(op);
+            occl_record_leave(op->rec, op->members);
+        } else if (op->status < 0) {
+            (void)client_explain(op);
+        }
+    }
+    occl_publish32(&op->phase, CLIENT_OP_COMPLETE);
+}
+
+static bool deadline_passed(const struct client_op *op) {
+    return op->deadline_ns && client_now_ns() >= op->deadline_ns;
+}
+
+/* The op cannot go on: 0, or the status and the rank it is about. */
+static int obstacle(struct client_op *op, uint32_t *out_rank) {
+    int status = client_comm_state(op->comm, out_rank);
+    if (status == OCCL_OK && deadline_passed(op)) {
+        *out_rank = op->comm->rank;
+        status = OCCL_E_TIMEOUT;
+    }
+    return status;
+}
+
+static void try_abort(struct client_op *op, uint32_t from) {
+    uint32_t rank, now;
+    int status = obstacle(op, &rank);
+    if (status == OCCL_OK)
+        return;
+    if (occl_record_decide(op->rec, from, OCCL_REC_WORD(OCCL_REC_ABORTED, status, rank), &now))
+        (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
+}
+
+/* Nobody else executes strands of this aborted op any more. A member stopped inside a strand is
+ * waited for only so long; then the error names it and the buffers stay suspect. */
+static bool settled(struct client_op *op) {
+    uint64_t dead = occl_observe64(&occl_records_header(&op->comm->m)->dead_mask);
+    uint32_t busy_rank = OCCL_RANK_NONE;
+    if (occl_observe32(&op->rec->lanes_busy) && !occl_peek32(&occl_lib.lost))
+        busy_rank = op->comm->rank; /* a lane: it leaves within a slice */
+    for (uint32_t i = 0; i < op->members; i++) {
+        uint32_t rank = client_member_rank(op, i);
+        if (occl_observe32(&occl_line_at(op->rec, i)->busy) && !(dead >> (rank & 63) & 1))
+            busy_rank = rank;
+    }
+    if (busy_rank == OCCL_RANK_NONE)
+        return true;
+    uint64_t now_ns = client_now_ns();
+    if (op->aborted_since_ns == 0)
+        op->aborted_since_ns = now_ns;
+    if (now_ns - op->aborted_since_ns < occl_lib.welcome.peer_dead_ns)
+        return false;
+    op->may_write_rank = busy_rank;
+    return true;
+}
+
+static bool advance_record(struct client_op *op, bool may_execute) {
+    uint32_t state = occl_observe32(&op->rec->state);
+    if (occl_rec_kind(state) == OCCL_REC_OPEN) {
+        try_abort(op, state);
+        state = occl_observe32(&op->rec->state);
+    }
+    if (occl_rec_kind(state) == OCCL_REC_LOCAL) {
+        if (may_execute)
+            client_local_execute(op);
+        state = occl_observe32(&op->rec->state);
+        if (occl_rec_kind(state) == OCCL_REC_LOCAL)
+            try_abort(op, state);
+        state = occl_observe32(&op->rec->state);
+    }
+    switch (occl_rec_kind(state)) {
+    case OCCL_REC_DIRECT:
+        op->comm->last_path = 1;
+        client_finish(op, client_direct_result(op, state));
+        return true;
+    case OCCL_REC_DONE:
+        op->comm->last_path = 2;
+        client_finish(op, OCCL_OK);
+        return true;
+    case OCCL_REC_ABORTED:
+        if (!settled(op))
+            return false;
+        op->about_rank = occl_rec_rank(state);
+        client_finish(op, occl_rec_status(state) ? occl_rec_status(state) : OCCL_E_ABORTED);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool advance_ring(struct client_op *op) {
+    uint32_t rank;
+    client_ring_reap();
+    if (occl_observe32(&op->ring_done)) {
+        op->comm->last_path = 3;
+        client_finish(op, op->ring_status);
+        return true;
+    }
+    int status = obstacle(op, &rank);
+    if (status == OCCL_OK)
+        return false;
+    /* The daemon answers a cancel, a failed communicator and everything else with the one
+     * completion of this op; only a daemon that is gone answers nothing. */
+    if (occl_peek32(&occl_lib.lost)) {
+        client_ring_abandon(op);
+        client_finish(op, OCCL_E_DAEMON_LOST);
+        return true;
+    }
+    if (status == OCCL_E_TIMEOUT && !op->cancel_sent)
+        client_ring_cancel(op);
+    return false;
+}
+
+bool client_advance(struct client_op *op, bool may_execute) {
+    uint32_t phase = occl_observe32(&op->phase);
+    if (phase != CLIENT_OP_ACTIVE)
+        return true;
+    return op->path == CLIENT_PATH_RING ? advance_ring(op) : advance_record(op, may_execute);
+}

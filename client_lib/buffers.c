@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How the peers and the daemon reach this rank's buffers: a region as it is; private memory by
+ * cross-memory attach inside the job; a copy in a staging region where neither works. */
+#include "client_lib/client.h"
+
+static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool must_share,
+                     struct occl_buffer_ref *out_ref) {
+    struct client_region **region = is_input ? &op->src_region : &op->dst_region;
+    uint64_t offset;
+    *region = client_region_of(ptr, op->bytes, &offset);
+    if (*region) {
+        *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, (*region)->number, offset};
+        return OCCL_OK;
+    }
+    if (op->comm->cma && !must_share) {
+        *out_ref = (struct occl_buffer_ref){OCCL_SPACE_PRIVATE, 0, (uintptr_t)ptr};
+        return OCCL_OK;
+    }
+    struct client_region *stage = client_stage_get(op->bytes);
+    if (!stage)
+        return OCCL_E_NO_MEMORY;
+    *(is_input ? &op->stage_in : &op->stage_out) = stage;
+    if (is_input) {
+        void *to = stage->base;
+        struct occl_copy_job job = {op->bytes, op->send, 1, 0, &to};
+        occl_lib.movers->copy(&job);
+    }
+    *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, stage->number, 0};
+    return OCCL_OK;
+}
+
+int client_refer(struct client_op *op, bool must_share) {
+    int status = OCCL_OK;
+    op->src = op->dst = (struct occl_buffer_ref){OCCL_SPACE_NONE, 0, 0};
+    if (op->bytes == 0)
+        return OCCL_OK;
+    if (op->send)
+        status = refer_one(op, op->send, true, must_share, &op->src);
+    if (status == OCCL_OK && op->recv)
+        status = refer_one(op, op->recv, false, must_share, &op->dst);
+    return status;
+}
+
+void client_unrefer(struct client_op *op, bool copy_out) {
+    if (copy_out && op->stage_out) {
+        struct occl_copy_job job = {op->bytes, op->stage_out->base, 1, 0, &op->recv};
+        occl_lib.movers->copy(&job);
+    }
+    client_region_unuse(op->src_region);
+    client_region_unuse(op->dst_region);
+    client_stage_put(op->stage_in);
+    client_stage_put(op->stage_out);
+    op->src_region = op->dst_region = op->stage_in = op->stage_out = NULL;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The client library's ownership tree on one screen.
+ *
+ *   library (one per process, static)
+ *    +- attachment: socket, session page, rings, reader thread, watcher thread
+ *    +- regions: own (occl_mem_alloc, staging) and mapped ones of the job's other processes
+ *    +- communicators (table; a slot is reused, its memory never freed)
+ *    |   +- page mapping, members, tag counters, payload chunks
+ *    +- ops (pool; each active one holds a reference on its communicator)
+ *
+ * Locks, in the order in which they may be nested:
+ *    lib.control   init, finalize, create, destroy: control path only
+ *    comm.lock     tag counters, payload chunks, list of ops; on the hot path: an uncontended lock is
+ *                  20 ns, and the instance number and the slot must be taken together
+ *    lib.ops_lock  free list of the op pool
+ *    lib.memory    region tables: only ops above OCCL_DIRECT_MAX_BYTES look there
+ *    ring.sq_lock, ring.cq_lock, rpc.lock
+ *
+ * Threads: callers; the reader (socket: replies, events, the daemon's end); the watcher (callbacks,
+ * completion descriptor, strands of ops nobody waits for), started on first need. */
+#ifndef CLIENT_LIB_CLIENT_H
+#define CLIENT_LIB_CLIENT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client_lib/occl.h"
+#include "gpu/local_program.h"
+#include "shm_ipc/clock.h"
+#include "shm_ipc/record.h"
+#include "shm_ipc/ring.h"
+#include "shm_ipc/session.h"
+#include "shm_ipc/wake.h"
+#include "shm_ipc/wire.h"
+
+#define OCCL_PUBLIC __attribute__((visibility("default")))
+
+struct client_comm;
+struct client_op;
+
+/* ---- regions ---- */
+struct client_region {
+    uint32_t number; /* job-wide */
+    uint32_t own;    /* 1: ours to free */
+    char *base;
+    uint64_t bytes;
+    uint32_t users; /* ops and executing strands that refer to it */
+    uint32_t gone;  /* the owner freed it: unmap when unused */
+    struct client_region *next; /* mapped peers' regions of one hash bucket; free staging list */
+};
+
+/* ---- ops ---- */
+enum client_op_phase {
+    CLIENT_OP_FREE = 0,
+    CLIENT_OP_INACTIVE = 1, /* persistent, not started */
+    CLIENT_OP_ACTIVE = 2,
+    CLIENT_OP_COMPLETE = 3, /* status is final; the request has not been waited for */
+};
+enum client_op_path { CLIENT_PATH_NONE = 0, CLIENT_PATH_RECORD = 1, CLIENT_PATH_RING = 2 };
+
+struct client_op {
+    /* what is to be done: fixed at creation */
+    struct client_comm *comm;
+    uint32_t comm_generation; /* the communicator this op was made for */
+    struct occl_signature sig;
+    uint32_t peers; /* of the key */
+    uint32_t tag;
+    uint32_t line_index; /* this rank's line in the record */
+    uint32_t members;
+    const void *send;
+    void *recv;
+    uint64_t bytes; /* count x element size */
+    int64_t timeout_ns; /* < 0: none, 0: the communicator's */
+    uint32_t flags;     /* enum occl_op_flags */
+    uint8_t priority;   /* class, 255: the communicator's */
+    bool persistent;
+    bool blocking;
+    bool on_stack; /* not from the pool: a blocking call's own */
+    void (*callback)(enum occl_result result, void *arg);
+    void *callback_arg;
+    /* one run */
+    struct occl_op_key key;
+    struct occl_place place;
+    struct occl_record *rec;
+    struct occl_buffer_ref src, dst;
+    struct client_region *src_region, *dst_region, *stage_in, *stage_out;
+    uint64_t aborted_since_ns; /* 0, or when this rank saw the abort while others still executed */
+    uint32_t may_write_rank;   /* OCCL_RANK_NONE, or who is stopped inside a strand of the op */
+    uint64_t deadline_ns; /* 0: none */
+    uint32_t ring_slot;   /* index in the ring table */
+    uint32_t ring_done;   /* 1: the completion was taken out; ring_status, about_* hold it */
+    int32_t ring_status;
+    enum client_op_path path;
+    uint32_t cancel_sent;
+    uint32_t about_rank;
+    uint32_t about_field;
+    /* completion */
+    uint32_t hold; /* 1 while one thread advances the op */
+    uint32_t phase; /* enum client_op_phase: published after status */
+    int32_t status;
+    char *text; /* of the error, or NULL; from malloc */
+    uint32_t phase_sleepers;
+    bool counted; /* the completion descriptor counts it */
+    uint32_t watched; /* 1: only the watcher advances it */
+    /* pool */
+    uint32_t index;
+    uint32_t generation;
+    struct client_op *next_free;
+    struct client_op *next_in_comm, **prev_in_comm;
+    struct client_op *next_watched;
+};
+
+/* ---- communicators ---- */
+struct client_tag {
+    uint64_t name; /* peers << 32 | tag, + 1 so that 0 is an empty slot */
+    uint32_t next_instance;
+};
+struct client_chunk {
+    uint32_t slot; /* record whose op uses the chunk */
+    uint32_t in_use;
+    uint64_t word; /* the slot's word without overflow at that time, to see when the op has left */
+    struct occl_op_key key;
+};
+struct client_comm {
+    uint32_t index;
+    uint32_t generation; /* odd: live */
+    uint32_t refs;       /* threads inside */
+    uint32_t ended;      /* 0, or the negated status given to this rank's ops after destroy, abort */
+    struct occl_records m;
+    uint32_t number; /* in this session */
+    uint32_t rank, ranks;
+    uint64_t uid;
+    uint64_t default_timeout_ns;
+    char name[OCCL_NAME_BYTES];
+    struct occl_wait_policy policy;
+    uint32_t cma; /* 1: cross-memory attach works between all pairs */
+    struct occl_member *members;
+    struct occl_detail event; /* why the communicator ended, as the daemon told */
+    uint32_t event_set;
+    uint32_t splits;
+    uint32_t last_path;
+    pthread_mutex_t lock;
+    struct client_tag *tags; /* open addressing, power of two */
+    uint32_t tags_capacity, tags_used;
+    uint32_t untagged_next;
+    struct client_chunk chunks[OCCL_PAYLOAD_CHUNKS];
+    struct client_op *ops; /* pool ops that are active or not waited for */
+};
+
+/* ---- library ---- */
+#define CLIENT_COMMS_MAX 4096
+#define CLIENT_OP_CHUNK 256
+#define CLIENT_OP_CHUNKS 1024
+#define CLIENT_REGION_BUCKETS 256
+
+struct client_rpc; /* rpc.c */
+struct client_ring; /* spill.c */
+struct client_watcher; /* watch.c */
+
+struct client_library {
+    pthread_mutex_t control;
+    uint32_t depth;    /* nested occl_init */
+    uint32_t attached; /* published when usable */
+    uint32_t forked;   /* this process is a child of the one that attached */
+    uint32_t atfork_set;
+    uint32_t lost; /* 0, or the negated status with which the attachment ended */
+
+    int socket_fd;
+    struct occl_msg_welcome welcome;
+    struct occl_session_page *page;
+    const struct occl_job_page *job;
+    struct client_rpc *rpc;
+    struct client_ring *ring;
+    struct client_watcher *watcher;
+    struct occl_clock clock;
+    enum occl_ticks_source ticks;
+    struct occl_ticks_scale scale;
+    const struct occl_movers *movers;
+    uint64_t cache_bytes; /* last-level cache: above it stores bypass it */
+    uint32_t cores;
+    uint64_t charged_bytes;  /* traffic this process executed while metered */
+    uint64_t probe_word;     /* what peers read to prove that cross-memory attach works */
+
+    pthread_mutex_t memory;
+    struct client_region **own; /* sorted by base */
+    uint32_t own_count, own_capacity;
+    struct client_region *mapped[CLIENT_REGION_BUCKETS];
+    struct client_region *staging;
+    uint64_t staging_bytes;
+
+    struct client_comm *comms[CLIENT_COMMS_MAX];
+    uint32_t comms_used;
+
+    pthread_mutex_t watch_start;
+
+    pthread_mutex_t ops_lock;
+    struct client_op *op_chunks[CLIENT_OP_CHUNKS];
+    uint32_t op_chunks_used;
+    struct client_op *ops_free;
+};
+extern struct client_library occl_lib;
+
+/* error.c: the thread's last error text. client_fail stores a text and returns the status. */
+int client_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int client_fail_detail(const struct occl_detail *detail);
+void client_error_clear(void);
+bool client_error_is_set(void);
+void client_error_save(char *out_text, size_t bytes);
+
+/* attach.c */
+int client_enter(void); /* status when the library is not attached, forked or the daemon is lost */
+void client_mark_lost(int status);
+/* rpc.c: one request, one answer. out_fds: up to two descriptors, -1 where none came. Blocks. */
+int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_reply,
+                    uint32_t reply_type, int out_fds[2]);
+int client_rpc_send(const void *msg, uint32_t bytes); /* no answer expected */
+int client_rpc_start(void);
+void client_rpc_stop(void);
+
+/* memory.c */
+struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset);
+struct client_region *client_region_map(uint32_t number); /* takes a use; may ask the daemon */
+void client_region_unuse(struct client_region *region);
+void client_region_gone(uint32_t number);
+int client_region_alloc(uint64_t bytes, struct client_region **out_region);
+int client_region_release(struct client_region *region);
+struct client_region *client_stage_get(uint64_t bytes); /* takes a use; NULL with error text */
+void client_stage_put(struct client_region *region);
+void client_memory_stop(void);
+
+/* touch.c: is the range mapped and accessible? Cached; a system call on a miss. */
+bool client_range_ok(const void *ptr, uint64_t bytes, bool write);
+
+/* comm.c */
+/* Takes a reference; NULL with the status when the library or the handle cannot be used. */
+struct client_comm *client_comm_get(struct occl_comm handle, int *out_status);
+/* The same for an op's communicator; NULL when it was destroyed. Sets no error text. */
+struct client_comm *client_comm_of_op(const struct client_op *op);
+void client_comm_put(struct client_comm *comm);
+/* OCCL_OK while ops may start and go on; else why not, and about which rank. */
+int client_comm_state(struct client_comm *comm, uint32_t *out_rank);
+void client_comm_event(const struct occl_msg_event *event);
+int client_comm_close(struct occl_comm handle, enum occl_comm_end_how how, int status_for_ops);
+void client_comms_stop(void);
+void client_comms_in_child(void); /* fork: every handle becomes stale */
+/* probe.c: does cross-memory attach work between all pairs? Collective, at creation. */
+int client_probe_peers(struct client_comm *comm);
+
+/* tags.c: takes the next instance of (peers, tag); comm->lock is held. */
+int client_tag_next(struct client_comm *comm, uint32_t peers, uint32_t tag,
+                    uint32_t *out_instance);
+void client_tag_back(struct client_comm *comm, uint32_t peers, uint32_t tag, uint32_t instance);
+
+/* op.c */
+struct client_op *client_op_new(struct client_comm *comm);
+void client_op_free(struct client_op *op);
+/* Copies what fill() decided into a pool op. */
+void client_op_describe(struct client_op *op, const struct client_op *from);
+struct client_op *client_op_get(struct occl_request handle);
+struct occl_request client_op_handle(const struct client_op *op);
+/* Ends an active op of a communicator that goes away; does nothing if it has become another's. */
+void client_op_end(struct client_comm *comm, uint32_t generation, struct client_op *op,
+                   int status);
+void client_ops_in_child(void);
+bool client_op_try_hold(struct client_op *op);
+void client_op_unhold(struct client_op *op);
+
+/* buffers.c: where the peers find this rank's buffers; staging when they cannot be reached. */
+int client_refer(struct client_op *op, bool must_share);
+/* Gives back what client_refer took; with copy_out the staged result goes to the caller first. */
+void client_unrefer(struct client_op *op, bool copy_out);
+
+/* submit.c: starts one run of a filled op. With OCCL_OK the op is ACTIVE or COMPLETE; else nothing
+ * was submitted. The caller holds the op and a reference on its communicator. */
+int client_submit(struct client_op *op);
+
+/* operations.c: submit, and watch what nobody may wait for. The caller holds the op. */
+int client_start(struct client_op *op);
+
+/* advance.c: the caller holds the op and a reference on its communicator. True when the op is
+ * complete. may_execute: run strands on this thread. */
+bool client_advance(struct client_op *op, bool may_execute);
+/* The word a waiter of this op sleeps on, what it holds now, and where sleepers are counted. */
+void client_wait_word(struct client_op *op, uint32_t **out_word, uint32_t *out_expected,
+                      uint32_t **out_sleepers);
+void client_finish(struct client_op *op, int status);
+
+/* direct.c: this rank's result from the payload in the record. */
+const void *client_payload(struct client_op *op, uint32_t member);
+int client_direct_result(struct client_op *op, uint32_t state);
+/* One member's bytes to itself: communicators of one rank. */
+void client_single_result(struct client_op *op);
+
+/* Rank of a member of an op's record. */
+uint32_t client_member_rank(const struct client_op *op, uint32_t member);
+/* local.c: claims and runs strands of a LOCAL record until none is left. */
+void client_local_execute(struct client_op *op);
+/* All members' buffers are where the daemon's lanes can reach them. */
+bool client_local_lanes_can(struct client_op *op);
+
+/* remote.c: one strand some of whose buffers are in other processes' private memory. */
+struct client_side {
+    char *ptr;       /* in this address space, or NULL */
+    uint64_t remote; /* address in process pid; pid 0: no such buffer */
+    uint32_t pid;
+    uint32_t member;
+};
+int client_remote_strand(const struct occl_local_plan *plan, uint32_t index,
+                         const struct client_side *inputs, const struct client_side *outputs,
+                         uint32_t *out_member);
+
+/* spill.c: the ring. Reserve takes a completion credit; wait: until one is free. */
+int client_ring_start(const struct occl_session_shape *shape);
+void client_ring_stop(void);
+int client_ring_reserve(bool wait);
+void client_ring_unreserve(void);
+int client_ring_submit(struct client_op *op);
+int client_ring_execute(struct client_op *op);
+void client_ring_cancel(struct client_op *op);
+void client_ring_reap(void);
+void client_ring_abandon(struct client_op *op);
+
+/* wait.c: until the op is complete or give_up_ns (0: no limit) has passed. The caller owns or holds
+ * the op. True when complete. */
+bool client_wait_complete(struct client_op *op, uint64_t give_up_ns);
+/* One step of patient polling where there is no word to sleep on. */
+void client_nap(uint32_t round);
+uint64_t client_now_ns(void);
+
+/* watch.c: the watcher looks after ops with a callback, ops nobody waits for, and the descriptor. */
+int client_watch_ready(void); /* starts the thread: after it client_watch cannot fail */
+int client_watch(struct client_op *op);
+bool client_watch_wanted(void); /* the completion descriptor is in use: every request is watched */
+void client_watch_consumed(struct client_op *op);
+void client_watch_stop(void);
+
+/* text.c: stores the text of an op's error and returns its status. */
+int client_explain(struct client_op *op);
+
+#endif

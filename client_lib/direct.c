@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The direct path: the payload of all (or of the source) is in the record, and every rank computes
+ * its own result from it. */
+#include <string.h>
+
+#include "client_lib/client.h"
+#include "gpu/host/fp_env.h"
+
+const void *client_payload(struct client_op *op, uint32_t member) {
+    struct occl_line *line = occl_line_at(op->rec, member);
+    if (op->bytes <= OCCL_TINY_BYTES)
+        return line->u.tiny;
+    if (op->bytes <= OCCL_INLINE_BYTES)
+        return line->inlined;
+    struct occl_buffer_ref ref = line->u.ref.src;
+    const struct occl_records *m = &op->comm->m;
+    /* Ranks of a job trust each other's data, not their own bugs: an offset stays in the page. */
+    if (ref.space != OCCL_SPACE_PAYLOAD || ref.offset > m->page_bytes ||
+        op->bytes > m->page_bytes - ref.offset)
+        return NULL;
+    return m->base + ref.offset;
+}
+
+static int reduce(struct client_op *op) {
+    const void *inputs[OCCL_LOCAL_RANKS_MAX];
+    void *output = op->recv;
+    for (uint32_t i = 0; i < op->members; i++) {
+        inputs[i] = client_payload(op, i);
+        if (!inputs[i])
+            return OCCL_E_FAULT;
+    }
+    struct occl_reduce_job job = {
+        .dtype = op->sig.dtype,
+        .redop = op->sig.redop,
+        .count = op->sig.count,
+        .n_src = op->members,
+        .n_dst = 1,
+        .src = inputs,
+        .dst = &output,
+        .divisor = op->sig.redop == OCCL_RO_AVG ? op->members : 0,
+    };
+    uint32_t fp = occl_fp_env_enter();
+    occl_lib.movers->reduce(&job);
+    occl_fp_env_leave(fp);
+    return OCCL_OK;
+}
+
+/* The source found out nothing about us: it may have completed long ago. Its communicator gets the
+ * mismatch as asynchronous error, once. */
+static void tell_source(struct client_op *op, uint32_t member, enum occl_signature_field field) {
+    uint32_t rank = op->sig.kind == OCCL_OP_BROADCAST ? member : op->key.peers >> 16;
+    struct occl_rank_note *note = occl_note_at(&op->comm->m, rank % op->comm->ranks);
+    uint32_t none = 0;
+    occl_note32(&note->async_kind, op->sig.kind);
+    (void)occl_claim32(&note->async_error, &none,
+                       OCCL_REC_WORD(field, OCCL_E_MISMATCH, op->comm->rank));
+}
+
+/* Rooted ops are decided by the source alone, so each receiver compares for itself. */
+static int compare_with_source(struct client_op *op, uint32_t source) {
+    struct occl_line *theirs = occl_line_at(op->rec, source);
+    struct occl_signature sig = occl_line_signature(theirs);
+    enum occl_signature_field field = occl_signature_differ(&op->sig, &sig);
+    if (field == OCCL_FIELD_NONE &&
+        (theirs->peers != op->key.peers || theirs->tag != op->key.tag ||
+         theirs->instance != op->key.instance))
+        field = OCCL_FIELD_KEY;
+    if (field == OCCL_FIELD_NONE)
+        return OCCL_OK;
+    op->about_rank = source;
+    op->about_field = field;
+    tell_source(op, source, field);
+    return OCCL_E_MISMATCH;
+}
+
+int client_direct_result(struct client_op *op, uint32_t state) {
+    uint32_t source = occl_rec_rank(state);
+    if (source >= op->members)
+        return OCCL_E_FAULT;
+    struct occl_line *line = occl_line_at(op->rec, source);
+    bool rooted = line->kind == OCCL_OP_BROADCAST || line->kind == OCCL_OP_SEND;
+    if (rooted && source != op->line_index) {
+        int status = compare_with_source(op, source);
+        if (status)
+            return status;
+    }
+    if (op->bytes == 0 || !op->recv)
+        return OCCL_OK;
+    if (op->sig.kind == OCCL_OP_ALL_REDUCE)
+        return reduce(op);
+    const void *from = client_payload(op, source);
+    if (!from)
+        return OCCL_E_FAULT;
+    if (op->recv != op->send || source != op->line_index)
+        memcpy(op->recv, from, op->bytes);
+    return OCCL_OK;
+}
+
+void client_single_result(struct client_op *op) {
+    if (op->bytes == 0 || !op->recv)
+        return;
+    if (op->sig.kind != OCCL_OP_ALL_REDUCE) {
+        if (op->recv != op->send)
+            memcpy(op->recv, op->send, op->bytes);
+        return;
+    }
+    const void *input = op->send;
+    void *output = op->recv;
+    struct occl_reduce_job job = {
+        .dtype = op->sig.dtype,
+        .redop = op->sig.redop,
+        .count = op->sig.count,
+        .n_src = 1,
+        .n_dst = 1,
+        .src = &input,
+        .dst = &output,
+        .divisor = op->sig.redop == OCCL_RO_AVG ? 1 : 0,
+    };
+    uint32_t fp = occl_fp_env_enter();
+    occl_lib.movers->reduce(&job);
+    occl_fp_env_leave(fp);
+}

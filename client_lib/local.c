@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The local path: whoever is there claims strands of a LOCAL record and runs them. A strand is one
+ * slice; between two slices the thread looks whether the op still goes on, whether the job may go on
+ * (weights), and gives the core to others when ranks outnumber cores. */
+#include <sched.h>
+#include <unistd.h>
+
+#include "client_lib/client.h"
+#include "client_lib/share.h"
+#include "gpu/host/fp_env.h"
+
+struct view {
+    struct occl_local_plan plan;
+    struct client_side inputs[OCCL_LOCAL_RANKS_MAX], outputs[OCCL_LOCAL_RANKS_MAX];
+    const void *input_ptrs[OCCL_LOCAL_RANKS_MAX];
+    void *output_ptrs[OCCL_LOCAL_RANKS_MAX];
+    struct client_region *regions[2 * OCCL_LOCAL_RANKS_MAX];
+    uint32_t region_count;
+    bool remote; /* some buffer needs cross-memory attach */
+    uint32_t move_flags;
+};
+
+uint32_t client_member_rank(const struct client_op *op, uint32_t member) {
+    if (op->key.peers == OCCL_PEERS_ALL)
+        return member;
+    return member == 0 ? op->key.peers >> 16 : op->key.peers & 0xffffu;
+}
+
+/* One buffer of one member, as this thread reaches it. */
+static int resolve(struct client_op *op, struct view *v, uint32_t member,
+                   struct occl_buffer_ref ref, struct client_side *out_side) {
+    struct client_comm *comm = op->comm;
+    const struct occl_member *who = &comm->members[client_member_rank(op, member) % comm->ranks];
+    *out_side = (struct client_side){.member = member};
+    switch (ref.space) {
+    case OCCL_SPACE_NONE:
+        return OCCL_OK;
+    case OCCL_SPACE_REGION: {
+        struct client_region *region = client_region_map(ref.region);
+        if (!region)
+            return OCCL_E_FAULT;
+        v->regions[v->region_count++] = region;
+        if (ref.offset > region->bytes || op->bytes > region->bytes - ref.offset)
+            return OCCL_E_FAULT;
+        out_side->ptr = region->base + ref.offset;
+        return OCCL_OK;
+    }
+    case OCCL_SPACE_PAYLOAD:
+        if (ref.offset > comm->m.page_bytes || op->bytes > comm->m.page_bytes - ref.offset)
+            return OCCL_E_FAULT;
+        out_side->ptr = comm->m.base + ref.offset;
+        return OCCL_OK;
+    case OCCL_SPACE_PRIVATE:
+        if (who->own_pid == (uint32_t)getpid()) {
+            union {
+                uint64_t address;
+                char *ptr;
+            } at = {.address = ref.offset};
+            out_side->ptr = at.ptr;
+        } else {
+            out_side->pid = who->own_pid;
+            out_side->remote = ref.offset;
+            v->remote = true;
+        }
+        return OCCL_OK;
+    default:
+        return OCCL_E_FAULT;
+    }
+}
+
+static void close_view(struct view *v) {
+    for (uint32_t i = 0; i < v->region_count; i++)
+        client_region_unuse(v->regions[i]);
+}
+
+/* Non-temporal stores pay above cache size and out of place. */
+static uint32_t move_flags_of(const struct view *v) {
+    if (v->plan.traffic_bytes <= occl_lib.cache_bytes)
+        return 0;
+    for (uint32_t i = 0; i < v->plan.member_count; i++)
+        if (v->inputs[i].ptr && v->inputs[i].ptr == v->outputs[i].ptr)
+            return 0;
+    return OCCL_MOVE_NONTEMPORAL;
+}
+
+static int open_view(struct client_op *op, struct view *v, uint32_t *out_member) {
+    v->region_count = 0;
+    v->remote = false;
+    int status = occl_local_plan_make(&op->sig, op->members, &v->plan);
+    for (uint32_t i = 0; status == OCCL_OK && i < op->members; i++) {
+        struct occl_line *line = occl_line_at(op->rec, i);
+        struct occl_buffer_ref src = line->u.ref.src, dst = line->u.ref.dst;
+        *out_member = i;
+        status = resolve(op, v, i, src, &v->inputs[i]);
+        if (status == OCCL_OK)
+            status = resolve(op, v, i, dst, &v->outputs[i]);
+        v->input_ptrs[i] = v->inputs[i].ptr;
+        v->output_ptrs[i] = v->outputs[i].ptr;
+    }
+    if (status)
+        close_view(v);
+    else
+        v->move_flags = move_flags_of(v);
+    return status;
+}
+
+static int run_strand(struct client_op *op, struct view *v, uint32_t index, uint32_t *out_member) {
+    int status;
+    if (v->remote) {
+        status = client_remote_strand(&v->plan, index, v->inputs, v->outputs, out_member);
+    } else {
+        struct occl_local_buffers buffers = {v->input_ptrs, v->output_ptrs, v->move_flags};
+        status = occl_local_strand_run(&v->plan, index, occl_lib.movers, &buffers);
+    }
+    uint64_t traffic = occl_local_strand_traffic(&v->plan, index);
+    occl_count64(&occl_note_at(&op->comm->m, op->comm->rank)->bytes_executed, traffic);
+    return status;
+}
+
+static void abort_op(struct client_op *op, int status, uint32_t member) {
+    uint32_t now, rank = client_member_rank(op, member);
+    if (occl_record_decide(op->rec, OCCL_REC_LOCAL,
+                           OCCL_REC_WORD(OCCL_REC_ABORTED, status, rank), &now))
+        (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
+}
+
+/* The core goes to somebody else when there are more runnable ranks than cores: this, not niceness,
+ * keeps a small urgent op short beside bulk. */
+static void give_way(struct client_comm *comm) {
+    if (comm->policy.spin_steps == 0 || occl_peek32(&occl_lib.job->node_ranks) > occl_lib.cores)
+        (void)sched_yield(); /* cannot fail on Linux */
+}
+
+static void run_strands(struct client_op *op, struct view *v) {
+    struct occl_record *rec = op->rec;
+    uint32_t count = v->plan.strand_count, member = 0, now;
+    while (occl_observe32(&rec->state) == OCCL_REC_LOCAL) {
+        if (!occl_share_may_run(occl_lib.job))
+            return;
+        if (occl_peek32(&rec->strands_next) >= count)
+            return;
+        uint32_t index = occl_add32(&rec->strands_next, 1);
+        if (index >= count)
+            return;
+        int status = run_strand(op, v, index, &member);
+        if (status) {
+            abort_op(op, status, member);
+            return;
+        }
+        if (occl_add32(&rec->strands_done, 1) + 1 == count) {
+            if (occl_record_decide(rec, OCCL_REC_LOCAL, OCCL_REC_DONE, &now))
+                (void)occl_word_wake(&rec->state, &rec->sleepers, INT32_MAX);
+            return;
+        }
+        give_way(op->comm);
+    }
+}
+
+void client_local_execute(struct client_op *op) {
+    struct occl_record *rec = op->rec;
+    struct view v;
+    uint32_t member = 0;
+    if (occl_local_plan_make(&op->sig, op->members, &v.plan) == OCCL_OK &&
+        occl_peek32(&rec->strands_next) >= v.plan.strand_count)
+        return; /* all claimed: nothing to open */
+    int status = open_view(op, &v, &member);
+    if (status) {
+        abort_op(op, status, member);
+        return;
+    }
+    struct occl_line *line = occl_line_at(rec, op->line_index);
+    occl_add32(&line->busy, 1);
+    uint32_t fp = occl_fp_env_enter();
+    run_strands(op, &v);
+    occl_fp_env_leave(fp);
+    occl_add32(&line->busy, UINT32_MAX);
+    if (occl_rec_kind(occl_observe32(&rec->state)) == OCCL_REC_ABORTED)
+        (void)occl_word_wake(&rec->state, &rec->sleepers, INT32_MAX);
+    close_view(&v);
+}
+
+bool client_local_lanes_can(struct client_op *op) {
+    for (uint32_t i = 0; i < op->members; i++) {
+        struct occl_line *line = occl_line_at(op->rec, i);
+        if (line->u.ref.src.space == OCCL_SPACE_PRIVATE ||
+            line->u.ref.dst.space == OCCL_SPACE_PRIVATE)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Regions: memory that the daemon created and sealed. Own ones come from occl_mem_alloc and from
+ * staging (copies of private buffers for peers that cannot pull them); mapped ones belong to other
+ * processes of the job and are mapped when a strand first needs them. A region is never unmapped
+ * while an op refers to it. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "client_lib/client.h"
+
+/* Staging kept for reuse: two of the largest common messages; beyond it copies are freed. */
+#define STAGING_KEPT_BYTES (64ull << 20)
+#define STAGING_BYTES_MIN (64u << 10)
+
+static int map_fd(int fd, uint64_t bytes, bool populate, char **out_base) {
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | (populate ? MAP_POPULATE : 0), fd, 0);
+    if (base == MAP_FAILED)
+        return client_fail(OCCL_E_NO_MEMORY, "mapping %llu bytes of shared memory failed: %m",
+                           (unsigned long long)bytes);
+    *out_base = base;
+    return OCCL_OK;
+}
+
+/* lib.memory is held. Index of the first own region whose base is above ptr. */
+static uint32_t own_above(const char *ptr) {
+    uint32_t low = 0, high = occl_lib.own_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (occl_lib.own[middle]->base <= ptr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int own_add(struct client_region *region) {
+    if (occl_lib.own_count == occl_lib.own_capacity) {
+        uint32_t capacity = occl_lib.own_capacity ? occl_lib.own_capacity * 2 : 16;
+        struct client_region **grown =
+            realloc(occl_lib.own, capacity * sizeof *grown);
+        if (!grown)
+            return client_fail(OCCL_E_NO_MEMORY, "no memory for the table of regions");
+        occl_lib.own = grown;
+        occl_lib.own_capacity = capacity;
+    }
+    uint32_t at = own_above(region->base);
+    memmove(&occl_lib.own[at + 1], &occl_lib.own[at],
+            (occl_lib.own_count - at) * sizeof *occl_lib.own);
+    occl_lib.own[at] = region;
+    occl_lib.own_count++;
+    return OCCL_OK;
+}
+
+static void own_remove(struct client_region *region) {
+    uint32_t at = own_above(region->base);
+    if (at == 0 || occl_lib.own[at - 1] != region)
+        return;
+    memmove(&occl_lib.own[at - 1], &occl_lib.own[at],
+            (occl_lib.own_count - at) * sizeof *occl_lib.own);
+    occl_lib.own_count--;
+}
+
+struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset) {
+    struct client_region *found = NULL;
+    pthread_mutex_lock(&occl_lib.memory);
+    uint32_t at = own_above(ptr);
+    if (at > 0) {
+        struct client_region *region = occl_lib.own[at - 1];
+        uint64_t offset = (uint64_t)((const char *)ptr - region->base);
+        if (offset <= region->bytes && bytes <= region->bytes - offset) {
+            occl_add32(&region->users, 1);
+            *out_offset = offset;
+            found = region;
+        }
+    }
+    pthread_mutex_unlock(&occl_lib.memory);
+    return found;
+}
+
+static int free_in_daemon(uint32_t number) {
+    struct occl_msg_region_map msg;
+    struct occl_msg_reply reply;
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, OCCL_MSG_REGION_FREE, 0);
+    msg.region = number;
+    int status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_REPLY, NULL);
+    return status ? status : reply.detail.status;
+}
+
+int client_region_alloc(uint64_t bytes, struct client_region **out_region) {
+    struct occl_msg_region_alloc msg;
+    struct occl_msg_region reply;
+    int fds[2];
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, OCCL_MSG_REGION_ALLOC, 0);
+    msg.bytes = bytes;
+    msg.flags = occl_lib.welcome.huge_pages && bytes >= OCCL_HUGE_PAGE_BYTES ? OCCL_REGION_HUGE : 0;
+    int status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_REGION, fds);
+    if (status)
+        return status;
+    struct client_region *region = calloc(1, sizeof *region);
+    char *base = NULL;
+    if (!region)
+        status = client_fail(OCCL_E_NO_MEMORY, "no memory for a region");
+    else
+        status = map_fd(fds[0], reply.bytes, true, &base);
+    if (fds[0] >= 0)
+        (void)close(fds[0]);
+    if (status)
+        goto give_back;
+    region->number = reply.region;
+    region->own = 1;
+    region->base = base;
+    region->bytes = reply.bytes;
+    pthread_mutex_lock(&occl_lib.memory);
+    status = own_add(region);
+    pthread_mutex_unlock(&occl_lib.memory);
+    if (status) {
+        (void)munmap(base, reply.bytes);
+        goto give_back;
+    }
+    *out_region = region;
+    return OCCL_OK;
+give_back:
+    free(region);
+    (void)free_in_daemon(reply.region); /* the first error is the one to report */
+    return status;
+}
+
+int client_region_release(struct client_region *region) {
+    pthread_mutex_lock(&occl_lib.memory);
+    if (occl_peek32(&region->users)) {
+        pthread_mutex_unlock(&occl_lib.memory);
+        return client_fail(OCCL_E_USAGE, "memory %p is in use by %u operations", (void *)region->base,
+                           occl_peek32(&region->users));
+    }
+    own_remove(region);
+    pthread_mutex_unlock(&occl_lib.memory);
+    (void)munmap(region->base, region->bytes);
+    int status = free_in_daemon(region->number);
+    free(region);
+    return status;
+}
+
+/* ---- regions of the job's other processes ---- */
+
+static struct client_region *mapped_find(uint32_t number) {
+    struct client_region *region = occl_lib.mapped[number % CLIENT_REGION_BUCKETS];
+    while (region && region->number != number)
+        region = region->next;
+    return region;
+}
+
+static struct client_region *own_find(uint32_t number) {
+    for (uint32_t i = 0; i < occl_lib.own_count; i++)
+        if (occl_lib.own[i]->number == number)
+            return occl_lib.own[i];
+    return NULL;
+}
+
+static struct client_region *find_and_use(uint32_t number) {
+    pthread_mutex_lock(&occl_lib.memory);
+    struct client_region *region = mapped_find(number);
+    if (!region)
+        region = own_find(number);
+    if (region)
+        occl_add32(&region->users, 1);
+    pthread_mutex_unlock(&occl_lib.memory);
+    return region;
+}
+
+static struct client_region *map_peer(uint32_t number) {
+    struct occl_msg_region_map msg;
+    struct occl_msg_region reply;
+    int fds[2];
+    char *base = NULL;
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, OCCL_MSG_REGION_MAP, 0);
+    msg.region = number;
+    if (client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_REGION, fds))
+        return NULL;
+    struct client_region *region = calloc(1, sizeof *region);
+    int status = region ? map_fd(fds[0], reply.bytes, true, &base)
+                        : client_fail(OCCL_E_NO_MEMORY, "no memory for a region");
+    if (fds[0] >= 0)
+        (void)close(fds[0]);
+    if (status) {
+        free(region);
+        return NULL;
+    }
+    region->number = number;
+    region->base = base;
+    region->bytes = reply.bytes;
+    return region;
+}
+
+struct client_region *client_region_map(uint32_t number) {
+    struct client_region *region = find_and_use(number);
+    if (region)
+        return region;
+    struct client_region *fresh = map_peer(number);
+    if (!fresh)
+        return NULL;
+    pthread_mutex_lock(&occl_lib.memory);
+    region = mapped_find(number); /* another thread may have been faster */
+    if (!region) {
+        struct client_region **bucket = &occl_lib.mapped[number % CLIENT_REGION_BUCKETS];
+        region = fresh;
+        fresh->next = *bucket;
+        *bucket = fresh;
+        fresh = NULL;
+    }
+    occl_add32(&region->users, 1);
+    pthread_mutex_unlock(&occl_lib.memory);
+    if (fresh) {
+        (void)munmap(fresh->base, fresh->bytes);
+        free(fresh);
+    }
+    return region;
+}
+
+static void mapped_drop(struct client_region *region) {
+    struct client_region **link = &occl_lib.mapped[region->number % CLIENT_REGION_BUCKETS];
+    while (*link && *link != region)
+        link = &(*link)->next;
+    if (*link)
+        *link = region->next;
+    (void)munmap(region->base, region->bytes);
+    free(region);
+}
+
+void client_region_unuse(struct client_region *region) {
+    if (!region)
+        return;
+    if (!occl_peek32(&region->gone)) {
+        occl_add32(&region->users, UINT32_MAX);
+        if (!occl_observe32(&region->gone))
+            return;
+        pthread_mutex_lock(&occl_lib.memory);
+    } else {
+        pthread_mutex_lock(&occl_lib.memory);
+        occl_add32(&region->users, UINT32_MAX);
+    }
+    /* A region that went while the last use ended is dropped by whoever sees both first. */
+    struct client_region *still = mapped_find(region->number);
+    if (still == region && region->gone && occl_peek32(&region->users) == 0)
+        mapped_drop(region);
+    pthread_mutex_unlock(&occl_lib.memory);
+}
+
+void client_region_gone(uint32_t number) {
+    pthread_mutex_lock(&occl_lib.memory);
+    struct client_region *region = mapped_find(number);
+    if (region) {
+        occl_publish32(&region->gone, 1);
+        if (occl_peek32(&region->users) == 0)
+            mapped_drop(region);
+    }
+    pthread_mutex_unlock(&occl_lib.memory);
+}
+
+/* ---- staging ---- */
+
+struct client_region *client_stage_get(uint64_t bytes) {
+    uint64_t rounded = STAGING_BYTES_MIN;
+    while (rounded < bytes && rounded < 1ull << 40)
+        rounded *= 2;
+    pthread_mutex_lock(&occl_lib.memory);
+    struct client_region **link = &occl_lib.staging;
+    while (*link && (*link)->bytes < bytes)
+        link = &(*link)->next;
+    struct client_region *region = *link;
+    /* A copy of a few bytes must not occupy the one large buffer. */
+    if (region && region->bytes / 8 <= rounded) {
+        *link = region->next;
+        occl_lib.staging_bytes -= region->bytes;
+        region->next = NULL;
+        occl_add32(&region->users, 1);
+        pthread_mutex_unlock(&occl_lib.memory);
+        return region;
+    }
+    pthread_mutex_unlock(&occl_lib.memory);
+    if (client_region_alloc(rounded, &region))
+        return NULL;
+    occl_add32(&region->users, 1);
+    return region;
+}
+
+void client_stage_put(struct client_region *region) {
+    if (!region)
+        return;
+    occl_add32(&region->users, UINT32_MAX);
+    pthread_mutex_lock(&occl_lib.memory);
+    bool keep = occl_lib.staging_bytes + region->bytes <= STAGING_KEPT_BYTES;
+    if (keep) {
+        struct client_region **link = &occl_lib.staging;
+        while (*link && (*link)->bytes < region->bytes)
+            link = &(*link)->next;
+        region->next = *link;
+        *link = region;
+        occl_lib.staging_bytes += region->bytes;
+    }
+    pthread_mutex_unlock(&occl_lib.memory);
+    if (!keep)
+        (void)client_region_release(region); /* only fails when the daemon is gone */
+}
+
+/* The daemon frees everything with the session; here only the mappings go. */
+void client_memory_stop(void) {
+    for (uint32_t i = 0; i < occl_lib.own_count; i++) {
+        (void)munmap(occl_lib.own[i]->base, occl_lib.own[i]->bytes);
+        free(occl_lib.own[i]);
+    }
+    free(occl_lib.own);
+    occl_lib.own = NULL;
+    occl_lib.own_count = occl_lib.own_capacity = 0;
+    occl_lib.staging = NULL;
+    occl_lib.staging_bytes = 0;
+    for (uint32_t b = 0; b < CLIENT_REGION_BUCKETS; b++)
+        while (occl_lib.mapped[b])
+            mapped_drop(occl_lib.mapped[b]);
+}

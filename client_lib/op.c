@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pool of ops behind request handles. Memory is never given back while the process lives, so a
+ * stale handle finds a generation that differs, not a freed object. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client_lib/client.h"
+
+static struct client_op *op_at(uint32_t index) {
+    return &occl_lib.op_chunks[index / CLIENT_OP_CHUNK][index % CLIENT_OP_CHUNK];
+}
+
+static int add_chunk(void) {
+    if (occl_lib.op_chunks_used == CLIENT_OP_CHUNKS)
+        return client_fail(OCCL_E_QUOTA, "%u requests are alive, the limit of a process",
+                           CLIENT_OP_CHUNKS * CLIENT_OP_CHUNK);
+    struct client_op *chunk = calloc(CLIENT_OP_CHUNK, sizeof *chunk);
+    if (!chunk)
+        return client_fail(OCCL_E_NO_MEMORY, "no memory for requests");
+    uint32_t number = occl_lib.op_chunks_used;
+    occl_lib.op_chunks[number] = chunk;
+    occl_lib.op_chunks_used = number + 1;
+    for (uint32_t i = CLIENT_OP_CHUNK; i-- > 0;) {
+        chunk[i].index = number * CLIENT_OP_CHUNK + i;
+        chunk[i].generation = 1;
+        chunk[i].next_free = occl_lib.ops_free;
+        occl_lib.ops_free = &chunk[i];
+    }
+    return OCCL_OK;
+}
+
+void client_ops_in_child(void) {
+    occl_lib.ops_free = NULL;
+    for (uint32_t i = occl_lib.op_chunks_used * CLIENT_OP_CHUNK; i-- > 0;) {
+        struct client_op *op = op_at(i);
+        op->phase = CLIENT_OP_FREE;
+        op->hold = 0;
+        op->generation = (op->generation & 0x7fffffffu) + 1;
+        op->next_free = occl_lib.ops_free;
+        occl_lib.ops_free = op;
+    }
+}
+
+struct client_op *client_op_new(struct client_comm *comm) {
+    pthread_mutex_lock(&occl_lib.ops_lock);
+    if (!occl_lib.ops_free && add_chunk()) {
+        pthread_mutex_unlock(&occl_lib.ops_lock);
+        return NULL;
+    }
+    struct client_op *op = occl_lib.ops_free;
+    occl_lib.ops_free = op->next_free;
+    pthread_mutex_unlock(&occl_lib.ops_lock);
+
+    /* Somebody may still look at the op's former life (client_op_end): the hold keeps both apart. */
+    for (uint32_t round = 0; !client_op_try_hold(op); round++)
+        client_nap(round);
+    uint32_t index = op->index, generation = op->generation;
+    memset(op, 0, sizeof *op);
+    op->hold = 1;
+    op->index = index;
+    op->generation = generation;
+    op->comm = comm;
+    op->comm_generation = comm->generation;
+    op->phase = CLIENT_OP_INACTIVE;
+    pthread_mutex_lock(&comm->lock);
+    op->next_in_comm = comm->ops;
+    op->prev_in_comm = &comm->ops;
+    if (comm->ops)
+        comm->ops->prev_in_comm = &op->next_in_comm;
+    comm->ops = op;
+    pthread_mutex_unlock(&comm->lock);
+    client_op_unhold(op);
+    return op;
+}
+
+/* The caller holds the op; the hold ends here. */
+void client_op_free(struct client_op *op) {
+    struct client_comm *comm = op->comm;
+    free(op->text);
+    op->text = NULL;
+    pthread_mutex_lock(&comm->lock);
+    *op->prev_in_comm = op->next_in_comm;
+    if (op->next_in_comm)
+        op->next_in_comm->prev_in_comm = op->prev_in_comm;
+    pthread_mutex_unlock(&comm->lock);
+
+    pthread_mutex_lock(&occl_lib.ops_lock);
+    occl_publish32(&op->phase, CLIENT_OP_FREE);
+    /* The generation of a handle is never 0, so that {0} is never valid. */
+    uint32_t next = (op->generation + 1) & 0x7fffffffu;
+    occl_publish32(&op->generation, next ? next : 1);
+    op->next_free = occl_lib.ops_free;
+    occl_lib.ops_free = op;
+    pthread_mutex_unlock(&occl_lib.ops_lock);
+    client_op_unhold(op);
+}
+
+void client_op_describe(struct client_op *op, const struct client_op *from) {
+    op->sig = from->sig;
+    op->peers = from->peers;
+    op->tag = from->tag;
+    op->line_index = from->line_index;
+    op->members = from->members;
+    op->send = from->send;
+    op->recv = from->recv;
+    op->bytes = from->bytes;
+    op->timeout_ns = from->timeout_ns;
+    op->flags = from->flags;
+    op->priority = from->priority;
+    op->callback = from->callback;
+    op->callback_arg = from->callback_arg;
+}
+
+struct occl_request client_op_handle(const struct client_op *op) {
+    return (struct occl_request){((uint64_t)op->generation << 32) | op->index};
+}
+
+struct client_op *client_op_get(struct occl_request handle) {
+    uint32_t index = (uint32_t)handle.handle, generation = (uint32_t)(handle.handle >> 32);
+    if (generation == 0 || index >= occl_lib.op_chunks_used * CLIENT_OP_CHUNK) {
+        client_fail(OCCL_E_HANDLE, "request 0x%llx was never given out",
+                    (unsigned long long)handle.handle);
+        return NULL;
+    }
+    struct client_op *op = op_at(index);
+    if (occl_observe32(&op->generation) != generation ||
+        occl_observe32(&op->phase) == CLIENT_OP_FREE) {
+        client_fail(OCCL_E_HANDLE, "request 0x%llx is stale: it was waited for or freed",
+                    (unsigned long long)handle.handle);
+        return NULL;
+    }
+    return op;
+}
+
+bool client_op_try_hold(struct client_op *op) {
+    uint32_t free_value = 0;
+    return occl_claim32(&op->hold, &free_value, 1);
+}
+
+void client_op_unhold(struct client_op *op) {
+    occl_publish32(&op->hold, 0);
+}
+
+void client_op_end(struct client_comm *comm, uint32_t generation, struct client_op *op,
+                   int status) {
+    /* A holder comes back soon: the daemon has aborted the op's record, or is lost. */
+    for (uint32_t round = 0; !client_op_try_hold(op); round++)
+        client_nap(round);
+    if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE && op->comm == comm &&
+        op->comm_generation == generation) {
+        uint64_t give_up_ns = client_now_ns() + OCCL_DAEMON_LOST_BOUND_NS * 10;
+        if (!client_wait_complete(op, give_up_ns)) {
+            if (op->path == CLIENT_PATH_RING)
+                client_ring_abandon(op);
+            client_finish(op, status);
+        }
+    }
+    client_op_unhold(op);
+}

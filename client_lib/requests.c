@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completion of requests: wait, test, wait for any, start and free persistent ones. */
+#include "client_lib/client.h"
+#include "client_lib/group.h"
+
+#define ANY_SLEEP_NS 1000000ull
+#define ANY_EAGER_ROUNDS 64u
+
+/* Ends a complete request and returns the op's result. The caller holds the op; the hold ends. */
+static int finish_request(struct client_op *op) {
+    int status = op->status;
+    if (status < 0 && op->text)
+        (void)client_fail(status, "%s", op->text);
+    client_watch_consumed(op);
+    op->counted = false;
+    if (op->persistent) {
+        occl_publish32(&op->phase, CLIENT_OP_INACTIVE);
+        client_op_unhold(op);
+    } else {
+        client_op_free(op);
+    }
+    return status;
+}
+
+/* Holds the op of a handle once more checked: it may have been finished meanwhile. */
+static struct client_op *hold(struct occl_request request, bool wait, uint64_t give_up_ns,
+                              int *out_status) {
+    struct client_op *op = client_op_get(request);
+    *out_status = OCCL_E_HANDLE;
+    for (uint32_t round = 0; op; round++) {
+        bool watched = occl_observe32(&op->watched) != 0;
+        if (!watched && client_op_try_hold(op)) {
+            if (client_op_get(request) == op && !occl_observe32(&op->watched))
+                return op;
+            client_op_unhold(op);
+        } else if (!wait || (give_up_ns && client_now_ns() >= give_up_ns)) {
+            *out_status = OCCL_PENDING;
+            return NULL;
+        } else if (watched) {
+            (void)occl_word_sleep(&op->watched, 1, &op->phase_sleepers, ANY_SLEEP_NS);
+        } else {
+            client_nap(round);
+        }
+        op = client_op_get(request);
+    }
+    return NULL;
+}
+
+/* The caller holds the op. Advances it until complete or the time is over. */
+static int wait_held(struct client_op *op, uint64_t give_up_ns, bool wait) {
+    uint32_t phase = occl_observe32(&op->phase);
+    if (phase == CLIENT_OP_INACTIVE) {
+        client_op_unhold(op);
+        return OCCL_OK;
+    }
+    bool done = phase == CLIENT_OP_COMPLETE;
+    if (!done) {
+        struct client_comm *comm = client_comm_of_op(op);
+        if (!comm) { /* being destroyed: its end completes the op */
+            client_op_unhold(op);
+            client_nap(0);
+            return OCCL_PENDING;
+        }
+        done = wait ? client_wait_complete(op, give_up_ns) : client_advance(op, true);
+        client_comm_put(comm);
+    }
+    if (done)
+        return finish_request(op);
+    client_op_unhold(op);
+    return OCCL_PENDING;
+}
+
+static int enter_request(void) {
+    /* A lost daemon must not keep results from being collected. */
+    int status = client_enter();
+    return status == OCCL_E_DAEMON_LOST || status == OCCL_E_QUARANTINED ? OCCL_OK : status;
+}
+
+static int wait_until(struct occl_request request, uint64_t give_up_ns, bool wait) {
+    int status = enter_request();
+    if (status)
+        return status;
+    client_thread_uses();
+    for (;;) {
+        struct client_op *op = hold(request, wait, give_up_ns, &status);
+        if (op)
+            status = wait_held(op, give_up_ns, wait);
+        if (status != OCCL_PENDING || !wait || (give_up_ns && client_now_ns() >= give_up_ns))
+            return status;
+    }
+}
+
+OCCL_PUBLIC enum occl_result occl_wait(struct occl_request request) {
+    return wait_until(request, 0, true);
+}
+
+OCCL_PUBLIC enum occl_result occl_wait_for(struct occl_request request, int64_t timeout_ns) {
+    if (timeout_ns <= 0)
+        return wait_until(request, 0, false);
+    return wait_until(request, client_now_ns() + (uint64_t)timeout_ns, true);
+}
+
+OCCL_PUBLIC enum occl_result occl_test(struct occl_request request, int *out_done) {
+    if (!out_done)
+        return client_fail(OCCL_E_INVALID, "out_done is NULL");
+    int status = wait_until(request, 0, false);
+    *out_done = status != OCCL_PENDING && status != OCCL_E_HANDLE;
+    return status;
+}
+
+/* One look at all. *out_index: the one that completed, -1: nothing is active, -2: still waiting. */
+static int look_at_all(const struct occl_request *requests, int count, int *out_index) {
+    *out_index = -1;
+    for (int i = 0; i < count; i++) {
+        int status;
+        if (requests[i].handle == 0)
+            continue;
+        struct client_op *op = hold(requests[i], false, 0, &status);
+        if (op && occl_observe32(&op->phase) == CLIENT_OP_INACTIVE) {
+            client_op_unhold(op);
+            continue;
+        }
+        if (op)
+            status = wait_held(op, 0, false);
+        if (status != OCCL_PENDING) {
+            *out_index = i;
+            return status;
+        }
+        *out_index = -2;
+    }
+    return OCCL_OK;
+}
+
+OCCL_PUBLIC enum occl_result occl_wait_any(const struct occl_request *requests, int count,
+                                           int64_t timeout_ns, int *out_index) {
+    if (!out_index || (count > 0 && !requests) || count < 0)
+        return client_fail(OCCL_E_INVALID, "occl_wait_any: %s",
+                           count < 0 ? "count is negative" : "requests or out_index is NULL");
+    int status = enter_request();
+    if (status)
+        return status;
+    uint64_t give_up_ns = timeout_ns >= 0 ? client_now_ns() + (uint64_t)timeout_ns : 0;
+    client_thread_uses();
+    for (uint32_t round = 0;; round++) {
+        int index;
+        status = look_at_all(requests, count, &index);
+        if (index != -2) {
+            *out_index = index;
+            return status;
+        }
+        if (timeout_ns >= 0 && client_now_ns() >= give_up_ns) {
+            *out_index = -1;
+            return OCCL_IN_PROGRESS;
+        }
+        client_nap(round);
+    }
+}
+
+OCCL_PUBLIC enum occl_result occl_wait_all(const struct occl_request *requests, int count) {
+    if (count < 0 || (count > 0 && !requests))
+        return client_fail(OCCL_E_INVALID, "occl_wait_all: %s",
+                           count < 0 ? "count is negative" : "requests is NULL");
+    int first = OCCL_OK;
+    char text[OCCL_DETAIL_BYTES];
+    for (int i = 0; i < count; i++) {
+        if (requests[i].handle == 0)
+            continue;
+        int status = wait_until(requests[i], 0, true);
+        if (status < 0 && first == OCCL_OK) {
+            first = status;
+            client_error_save(text, sizeof text);
+        }
+    }
+    return first ? client_fail(first, "%s", text) : OCCL_OK;
+}
+
+OCCL_PUBLIC enum occl_result occl_start(struct occl_request request) {
+    int status = client_enter();
+    if (status)
+        return status;
+    struct client_op *op = hold(request, false, 0, &status);
+    if (!op)
+        return status == OCCL_PENDING ? client_fail(OCCL_E_USAGE, "the request is active") : status;
+    struct client_comm *comm = client_comm_of_op(op);
+    if (!comm)
+        status = client_fail(OCCL_E_HANDLE, "the request's communicator was destroyed");
+    else if (!op->persistent)
+        status = client_fail(OCCL_E_USAGE, "the request is not persistent");
+    else if (occl_observe32(&op->phase) != CLIENT_OP_INACTIVE)
+        status = client_fail(OCCL_E_USAGE, "the request is active: wait for it first");
+    else
+        status = client_start(op);
+    if (comm)
+        client_comm_put(comm);
+    client_op_unhold(op);
+    return status;
+}
+
+OCCL_PUBLIC enum occl_result occl_request_free(struct occl_request request) {
+    int status = enter_request();
+    if (status)
+        return status;
+    struct client_op *op = hold(request, false, 0, &status);
+    if (!op)
+        return status == OCCL_PENDING ? client_fail(OCCL_E_USAGE, "the request is active") : status;
+    if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE) {
+        client_op_unhold(op);
+        return client_fail(OCCL_E_USAGE, "the request is active: wait for it first");
+    }
+    client_watch_consumed(op);
+    client_op_free(op);
+    return OCCL_SUCCESS;
+}

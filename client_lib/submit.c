@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting one run of an op: take the instance number, meet the peers in the record of that op, or go
+ * through the ring when the record's slot is busy. */
+#include <string.h>
+
+#include "client_lib/client.h"
+
+static uint64_t deadline_of(const struct client_op *op) {
+    int64_t timeout = op->timeout_ns;
+    if (timeout == 0)
+        timeout = (int64_t)op->comm->default_timeout_ns;
+    return timeout > 0 ? client_now_ns() + (uint64_t)timeout : 0;
+}
+
+/* ---- payload chunks: 4 KiB pieces of the page that this rank owns ----
+ * A chunk is in use until the record it belongs to has been left by all members, which shows in the
+ * record's word: the rank that takes a chunk looks, nobody has to give it back. */
+
+static bool chunk_is_free(struct client_comm *comm, const struct client_chunk *chunk) {
+    if (!chunk->in_use)
+        return true;
+    uint64_t word = occl_observe64(&occl_record_at(&comm->m, chunk->slot)->word);
+    return (word & (OCCL_WORD_CLAIMED | OCCL_WORD_PRINT_MASK)) != chunk->word;
+}
+
+/* comm->lock is held. Offset of a free chunk in the page, or 0. */
+static uint64_t chunk_take(struct client_op *op) {
+    struct client_comm *comm = op->comm;
+    for (uint32_t i = 0; i < OCCL_PAYLOAD_CHUNKS; i++) {
+        struct client_chunk *chunk = &comm->chunks[i];
+        if (!chunk_is_free(comm, chunk))
+            continue;
+        chunk->in_use = 1;
+        chunk->slot = op->place.slot;
+        chunk->word = OCCL_WORD_CLAIMED | op->place.print;
+        return comm->m.payload_offset + (uint64_t)comm->rank * comm->m.payload_stride +
+               (uint64_t)i * comm->m.payload_chunk_bytes;
+    }
+    return 0;
+}
+
+/* ---- entering ---- */
+
+/* Takes the instance number and enters the record; comm->lock is held. A slot that is busy gets a
+ * moment first: in a stream of small ops it is a slow reader of an earlier op that holds it. */
+static int enter(struct client_op *op, bool reserved, enum occl_enter *out_how) {
+    struct client_comm *comm = op->comm;
+    uint32_t instance;
+    int status = client_tag_next(comm, op->peers, op->tag, &instance);
+    if (status)
+        return status;
+    op->key = (struct occl_op_key){op->peers, op->tag, instance};
+    op->place = occl_place_of(op->key, comm->m.records);
+    op->rec = occl_record_at(&comm->m, op->place.slot);
+    *out_how = occl_record_enter(op->rec, op->place.print, false);
+    for (uint32_t i = 0; *out_how == OCCL_ENTER_RING && i < OCCL_YIELDS_BEFORE_SLEEP; i++) {
+        client_nap(i);
+        *out_how = occl_record_enter(op->rec, op->place.print, false);
+    }
+    if (*out_how != OCCL_ENTER_RING)
+        return OCCL_OK;
+    if (!reserved) {
+        client_tag_back(comm, op->peers, op->tag, instance);
+        return OCCL_WOULD_BLOCK; /* the caller reserves ring room and comes again */
+    }
+    *out_how = occl_record_enter(op->rec, op->place.print, true);
+    return OCCL_OK;
+}
+
+/* ---- payload ---- */
+
+static bool reads_send(const struct client_op *op) {
+    return op->send && op->bytes > 0;
+}
+
+/* Payload goes into the line or a chunk; larger ops, and those for which no chunk is free, say where
+ * their buffers are. True: this rank's bytes are all in the page. */
+static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_in_page) {
+    *out_in_page = true;
+    if (op->bytes <= OCCL_TINY_BYTES) {
+        if (reads_send(op))
+            memcpy(line->u.tiny, op->send, op->bytes);
+        return OCCL_OK;
+    }
+    if (op->bytes <= OCCL_INLINE_BYTES) {
+        if (reads_send(op))
+            memcpy(line->inlined, op->send, op->bytes);
+        return OCCL_OK;
+    }
+    uint64_t chunk = 0;
+    if (op->bytes <= OCCL_DIRECT_MAX_BYTES && reads_send(op)) {
+        pthread_mutex_lock(&op->comm->lock);
+        chunk = chunk_take(op);
+        pthread_mutex_unlock(&op->comm->lock);
+    }
+    int status = client_refer(op, false);
+    if (status)
+        return status;
+    if (chunk) {
+        memcpy(op->comm->m.base + chunk, op->send, op->bytes);
+        op->src = (struct occl_buffer_ref){OCCL_SPACE_PAYLOAD, 0, chunk};
+    }
+    line->u.ref.src = op->src;
+    line->u.ref.dst = op->dst;
+    *out_in_page = op->bytes <= OCCL_DIRECT_MAX_BYTES && (chunk || !reads_send(op));
+    return OCCL_OK;
+}
+
+/* ---- deciding ---- */
+
+static bool payload_in_page(struct client_op *op) {
+    if (op->bytes <= OCCL_INLINE_BYTES)
+        return true;
+    if (op->bytes > OCCL_DIRECT_MAX_BYTES)
+        return false;
+    for (uint32_t i = 0; i < op->members; i++) {
+        uint32_t space = occl_line_at(op->rec, i)->u.ref.src.space;
+        if (space != OCCL_SPACE_PAYLOAD && space != OCCL_SPACE_NONE)
+            return false;
+    }
+    return true;
+}
+
+static void wake(struct client_op *op) {
+    (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
+}
+
+/* Somebody must execute a LOCAL op: a blocked member does; else the daemon's lanes, where they reach
+ * all buffers; else this process's watcher. */
+static int hand_over(struct client_op *op) {
+    if (op->blocking)
+        return OCCL_OK;
+    for (uint32_t i = 0; i < op->members; i++)
+        if (occl_peek32(&occl_line_at(op->rec, i)->ready) == OCCL_LINE_BLOCKED)
+            return OCCL_OK;
+    if (client_local_lanes_can(op) && client_ring_execute(op) == OCCL_OK)
+        return OCCL_OK;
+    return client_watch(op);
+}
+
+/* This rank arrived last: the signatures are compared before any output byte is written. */
+static void decide_all_arrived(struct client_op *op) {
+    uint32_t other, now;
+    enum occl_signature_field field =
+        occl_record_mismatch(op->rec, op->members, op->line_index, &other);
+    if (field != OCCL_FIELD_NONE) {
+        uint32_t word = OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_MISMATCH, other);
+        if (occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now))
+            wake(op);
+        return;
+    }
+    bool direct = payload_in_page(op);
+    uint32_t word = direct ? OCCL_REC_WORD(OCCL_REC_DIRECT, 0, op->line_index) : OCCL_REC_LOCAL;
+    if (!occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now))
+        return;
+    wake(op);
+    if (!direct)
+        (void)hand_over(op); /* without a watcher the op runs when somebody waits for it */
+}
+
+/* A root or sender whose payload is in the page has done its part: the op is decided and this rank's
+ * result does not depend on the others any more. */
+static void decide_source(struct client_op *op) {
+    uint32_t now;
+    uint32_t word = OCCL_REC_WORD(OCCL_REC_DIRECT, 0, op->line_index);
+    if (occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now))
+        wake(op);
+}
+
+static bool is_source(const struct client_op *op) {
+    return (op->sig.kind == OCCL_OP_BROADCAST && op->sig.root == op->comm->rank) ||
+           op->sig.kind == OCCL_OP_SEND;
+}
+
+static int arrive(struct client_op *op) {
+    struct occl_line *line = occl_line_at(op->rec, op->line_index);
+    bool in_page;
+    occl_line_fill(line, op->key, &op->sig);
+    int status = fill_payload(op, line, &in_page);
+    if (!op->blocking)
+        occl_note64(&line->submit_ticks, occl_ticks(occl_lib.ticks));
+    uint32_t arrived = occl_record_arrive(op->rec, line,
+                                          op->blocking ? OCCL_LINE_BLOCKED : OCCL_LINE_ASYNC);
+    if (status) { /* the peers must hear of it: this rank cannot take part */
+        uint32_t now;
+        if (occl_record_decide(op->rec, OCCL_REC_OPEN,
+                               OCCL_REC_WORD(OCCL_REC_ABORTED, status, op->comm->rank), &now))
+            wake(op);
+        return OCCL_OK;
+    }
+    if (in_page && is_source(op))
+        decide_source(op);
+    else if (arrived == op->members && occl_rec_kind(occl_observe32(&op->rec->state)) ==
+                                           OCCL_REC_OPEN)
+        decide_all_arrived(op);
+    return OCCL_OK;
+}
+
+static int submit_ring(struct client_op *op) {
+    op->path = CLIENT_PATH_RING;
+    int status = client_refer(op, true);
+    if (status == OCCL_OK)
+        status = client_ring_submit(op);
+    if (status) {
+        client_unrefer(op, false);
+        client_ring_unreserve();
+        occl_record_overflow_drop(op->rec);
+    }
+    return status;
+}
+
+int client_submit(struct client_op *op) {
+    struct client_comm *comm = op->comm;
+    enum occl_enter how;
+    bool reserved = false;
+    op->status = OCCL_PENDING;
+    op->about_rank = OCCL_RANK_NONE;
+    op->about_field = OCCL_FIELD_NONE;
+    op->cancel_sent = 0;
+    op->ring_done = 0;
+    op->aborted_since_ns = 0;
+    op->may_write_rank = OCCL_RANK_NONE;
+    op->deadline_ns = deadline_of(op);
+    occl_note32(&op->phase, CLIENT_OP_ACTIVE);
+    if (op->members == 1) {
+        client_single_result(op);
+        client_finish(op, OCCL_OK);
+        return OCCL_OK;
+    }
+    for (;;) {
+        pthread_mutex_lock(&comm->lock);
+        int status = enter(op, reserved, &how);
+        pthread_mutex_unlock(&comm->lock);
+        if (status == OCCL_WOULD_BLOCK)
+            status = client_ring_reserve(!(op->flags & OCCL_OP_NO_WAIT_FOR_ROOM));
+        else if (status == OCCL_OK)
+            break;
+        if (status) {
+            occl_note32(&op->phase, CLIENT_OP_INACTIVE);
+            return status;
+        }
+        reserved = true;
+    }
+    if (how == OCCL_ENTER_RING) {
+        comm->last_path = CLIENT_PATH_RING;
+        return submit_ring(op);
+    }
+    if (reserved)
+        client_ring_unreserve();
+    op->path = CLIENT_PATH_RECORD;
+    return arrive(op);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Texts of errors: which op, what is wrong, which ranks are concerned, with what each side said. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client_lib/client.h"
+
+#define EVENT_WAIT_NS 20000000ull
+
+static const char *kind_name(uint32_t kind) {
+    static const char *const names[] = {"op", "all_reduce", "broadcast", "barrier", "send", "recv"};
+    return kind < sizeof names / sizeof names[0] ? names[kind] : "op";
+}
+
+/* "all_reduce #3 of tag 7 on communicator x" */
+static int op_name(const struct client_op *op, char *out, size_t bytes) {
+    char tag[32] = "untagged";
+    if (op->tag)
+        (void)snprintf(tag, sizeof tag, "tag %u", op->tag);
+    if (op->sig.kind == OCCL_OP_SEND || op->sig.kind == OCCL_OP_RECV)
+        return snprintf(out, bytes, "%s #%u (%s, rank %u to rank %u, %llu bytes) on communicator %s",
+                        kind_name(op->sig.kind), op->key.instance, tag, op->key.peers >> 16,
+                        op->key.peers & 0xffff, (unsigned long long)op->bytes, op->comm->name);
+    return snprintf(out, bytes, "%s #%u (%s, %llu bytes) on communicator %s",
+                    kind_name(op->sig.kind), op->key.instance, tag, (unsigned long long)op->bytes,
+                    op->comm->name);
+}
+
+/* "3,6-8 of 16": ranks whose bit is clear in arrived. */
+static void list_missing(const struct client_op *op, char *out, size_t bytes) {
+    size_t used = 0;
+    out[0] = 0;
+    for (uint32_t i = 0; i < op->members && used + 24 < bytes; i++) {
+        if (occl_observe32(&occl_line_at(op->rec, i)->ready))
+            continue;
+        uint32_t last = i;
+        while (last + 1 < op->members && !occl_observe32(&occl_line_at(op->rec, last + 1)->ready))
+            last++;
+        used += (size_t)snprintf(out + used, bytes - used, "%s%u", used ? "," : "",
+                                 client_member_rank(op, i));
+        if (last > i)
+            used += (size_t)snprintf(out + used, bytes - used, "-%u", client_member_rank(op, last));
+        i = last;
+    }
+    if (used == 0)
+        (void)snprintf(out, bytes, "none any more");
+}
+
+static int explain_timeout(struct client_op *op, const char *name) {
+    char missing[160] = "unknown (the op went through the daemon)";
+    double seconds = (double)(op->timeout_ns ? op->timeout_ns
+                                             : (int64_t)op->comm->default_timeout_ns) / 1e9;
+    if (op->path == CLIENT_PATH_RECORD)
+        list_missing(op, missing, sizeof missing);
+    if (op->about_rank == op->comm->rank || op->about_rank == OCCL_RANK_NONE)
+        return client_fail(op->status,
+                           "%s: the deadline of %.3f s passed; missing ranks: %s of %u", name,
+                           seconds, missing, op->comm->ranks);
+    return client_fail(op->status, "%s: rank %u gave up at its deadline; missing ranks: %s of %u",
+                       name, op->about_rank, missing, op->comm->ranks);
+}
+
+static void field_value(const struct occl_signature *sig, uint32_t field, char *out, size_t bytes) {
+    const char *text = NULL;
+    switch (field) {
+    case OCCL_FIELD_KIND:
+        text = kind_name(sig->kind);
+        break;
+    case OCCL_FIELD_DTYPE:
+        text = occl_dtype_name(sig->dtype);
+        break;
+    case OCCL_FIELD_REDOP:
+        text = occl_redop_name(sig->redop);
+        break;
+    case OCCL_FIELD_ROOT:
+        (void)snprintf(out, bytes, "%u", sig->root);
+        return;
+    case OCCL_FIELD_COUNT:
+        (void)snprintf(out, bytes, "%llu", (unsigned long long)sig->count);
+        return;
+    default:
+        (void)snprintf(out, bytes, "%u", sig->program_id);
+        return;
+    }
+    (void)snprintf(out, bytes, "%s", text ? text : "unknown");
+}
+
+static const char *field_name(uint32_t field) {
+    static const char *const names[] = {"nothing", "kind",  "type",    "operator",
+                                        "root",    "count", "program", "name"};
+    return field < sizeof names / sizeof names[0] ? names[field] : "field";
+}
+
+/* "count: ranks 0,2: 100; ranks 1: 200" over all members that are there. */
+static int explain_mismatch(struct client_op *op, const char *name) {
+    char groups[320] = "", value[48], other[48];
+    size_t used = 0;
+    uint64_t listed = 0;
+    uint32_t index, field = op->about_field;
+    if (field == OCCL_FIELD_NONE)
+        for (uint32_t i = 0; i < op->members && field == OCCL_FIELD_NONE; i++)
+            if (occl_observe32(&occl_line_at(op->rec, i)->ready))
+                field = occl_record_mismatch(op->rec, op->members, i, &index);
+    for (uint32_t i = 0; i < op->members && used + 80 < sizeof groups; i++) {
+        struct occl_line *line = occl_line_at(op->rec, i);
+        if (!occl_observe32(&line->ready) || (listed >> i & 1))
+            continue;
+        struct occl_signature sig = occl_line_signature(line);
+        field_value(&sig, field, value, sizeof value);
+        used += (size_t)snprintf(groups + used, sizeof groups - used, "%s%s on ranks",
+                                 used ? "; " : "", value);
+        for (uint32_t k = i; k < op->members && used + 16 < sizeof groups; k++) {
+            struct occl_line *same = occl_line_at(op->rec, k);
+            if (!occl_observe32(&same->ready))
+                continue;
+            struct occl_signature theirs = occl_line_signature(same);
+            field_value(&theirs, field, other, sizeof other);
+            if (strcmp(value, other) != 0)
+                continue;
+            listed |= 1ull << k;
+            used += (size_t)snprintf(groups + used, sizeof groups - used, " %u",
+                                     client_member_rank(op, k));
+        }
+    }
+    return client_fail(op->status, "%s: the ranks disagree on the %s: %s", name, field_name(field),
+                       groups);
+}
+
+static int explain_ring_mismatch(struct client_op *op, const char *name) {
+    char mine[48];
+    field_value(&op->sig, op->about_field, mine, sizeof mine);
+    return client_fail(op->status, "%s: the ranks disagree on the %s: %s here, another on rank %u",
+                       name, field_name(op->about_field), mine, op->about_rank);
+}
+
+/* The daemon's own words come a moment after the page tells that the communicator ended. */
+static bool event_text(struct client_comm *comm) {
+    uint64_t until = client_now_ns() + EVENT_WAIT_NS;
+    for (uint32_t round = 0; !occl_observe32(&comm->event_set); round++) {
+        if (occl_peek32(&occl_lib.lost) || client_now_ns() > until)
+            return false;
+        client_nap(round);
+    }
+    return true;
+}
+
+static int explain_peer(struct client_op *op, const char *name) {
+    struct client_comm *comm = op->comm;
+    const struct occl_member *who =
+        op->about_rank < comm->ranks ? &comm->members[op->about_rank] : NULL;
+    if (event_text(comm))
+        return client_fail(op->status, "%s: %s", name, comm->event.text);
+    if (!who)
+        return client_fail(op->status, "%s: a member failed", name);
+    return client_fail(op->status, "%s: rank %u (host %s, pid %u) failed, cause unknown", name,
+                       op->about_rank, who->host, who->pid);
+}
+
+static int explain_fault(struct client_op *op, const char *name) {
+    return client_fail(op->status, "%s: a buffer of rank %u is not mapped or not accessible", name,
+                       op->about_rank);
+}
+
+int client_explain(struct client_op *op) {
+    char name[200];
+    (void)op_name(op, name, sizeof name);
+    int status = op->status;
+    switch (status) {
+    case OCCL_E_TIMEOUT:
+        status = explain_timeout(op, name);
+        break;
+    case OCCL_E_MISMATCH:
+        status = op->path == CLIENT_PATH_RECORD ? explain_mismatch(op, name)
+                                                : explain_ring_mismatch(op, name);
+        break;
+    case OCCL_E_PEER_FAILED:
+    case OCCL_E_REVOKED:
+    case OCCL_E_ABORTED:
+        status = explain_peer(op, name);
+        break;
+    case OCCL_E_FAULT:
+        status = explain_fault(op, name);
+        break;
+    case OCCL_E_DAEMON_LOST:
+        status = client_fail(status, "%s: the daemon (pid %u) ended", name,
+                             occl_lib.welcome.daemon_pid);
+        break;
+    default:
+        status = client_fail(status, "%s: %s", name, occl_status_text(status));
+        break;
+    }
+    if (op->may_write_rank != OCCL_RANK_NONE) {
+        char text[OCCL_DETAIL_BYTES];
+        (void)snprintf(text, sizeof text, "%s", occl_last_error());
+        status = client_fail(status, "%s; rank %u is stopped inside the op and may still write into "
+                                     "its buffers", text, op->may_write_rank);
+    }
+    /* The request may be waited for by another thread than the one that finishes it. */
+    if (!op->on_stack) {
+        free(op->text);
+        op->text = strdup(occl_last_error());
+    }
+    return status;
+}

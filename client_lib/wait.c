@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Waiting: spin and yield briefly, then sleep in bounded pieces; after each step everything that can
+ * end the wait is looked at again: the record, the communicator, the deadline, the daemon. */
+#include <sched.h>
+
+#include "client_lib/client.h"
+#include "client_lib/share.h"
+
+/* A sleeper whose job may not go on looks again this soon: grants come every few milliseconds. */
+#define METERED_SLEEP_NS 1000000ull
+#define NAP_NS 200000ull
+#define NAPS_YIELDED 64u
+
+uint64_t client_now_ns(void) {
+    return occl_clock_now_ns(&occl_lib.clock);
+}
+
+void client_nap(uint32_t round) {
+    if (round < NAPS_YIELDED)
+        (void)sched_yield(); /* cannot fail on Linux */
+    else
+        occl_clock_sleep_ns(&occl_lib.clock, NAP_NS);
+}
+
+/* What a waiter of an op sleeps on. */
+struct sleep_place {
+    uint32_t *word;
+    uint32_t expected;
+    uint32_t *sleepers;
+    uint64_t limit_ns;
+};
+
+static void place_of(struct client_op *op, struct sleep_place *out_place) {
+    if (op->path == CLIENT_PATH_RING) {
+        out_place->word = &occl_lib.page->cq_bell;
+        out_place->expected = occl_observe32(out_place->word);
+        out_place->sleepers = &occl_lib.page->cq_sleepers;
+    } else {
+        out_place->word = &op->rec->state;
+        out_place->expected = occl_observe32(out_place->word);
+        out_place->sleepers = &op->rec->sleepers;
+        uint32_t kind = occl_rec_kind(out_place->expected);
+        /* Metered, or an aborted op that somebody still executes: no state change will come. */
+        if (kind == OCCL_REC_ABORTED ||
+            (kind == OCCL_REC_LOCAL && !occl_share_may_run(occl_lib.job)))
+            out_place->limit_ns = METERED_SLEEP_NS;
+    }
+}
+
+static uint64_t sleep_limit(const struct client_op *op, uint64_t give_up_ns) {
+    uint64_t until = op->deadline_ns;
+    if (give_up_ns && (!until || give_up_ns < until))
+        until = give_up_ns;
+    if (!until)
+        return OCCL_SLEEP_MAX_NS;
+    uint64_t now_ns = client_now_ns();
+    if (until <= now_ns)
+        return 1000;
+    return until - now_ns < OCCL_SLEEP_MAX_NS ? until - now_ns : OCCL_SLEEP_MAX_NS;
+}
+
+/* What `why` reads: that this rank waits in the op, and since when. */
+static void announce(struct client_op *op, bool waiting) {
+    occl_add32(&occl_lib.page->threads_waiting, waiting ? 1 : UINT32_MAX);
+    if (op->path != CLIENT_PATH_RECORD || occl_observe32(&op->phase) != CLIENT_OP_ACTIVE)
+        return;
+    struct occl_line *line = occl_line_at(op->rec, op->line_index);
+    if (waiting)
+        occl_note64(&line->wait_since_ticks, occl_ticks(occl_lib.ticks));
+    occl_add32(&line->waiters, waiting ? 1 : UINT32_MAX);
+}
+
+/* The policy for now: jobs of others may have come or gone since the communicator was made. */
+static struct occl_wait_policy policy_now(const struct client_comm *comm) {
+    struct occl_wait_policy policy = comm->policy;
+    if (occl_peek32(&occl_lib.job->node_ranks) > occl_lib.cores)
+        policy.spin_steps = 0;
+    return policy;
+}
+
+bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
+    struct occl_wait_policy policy = policy_now(op->comm);
+    struct occl_waiter waiter;
+    bool announced = false, done;
+    occl_waiter_start(&waiter);
+    for (;;) {
+        struct sleep_place place;
+        bool about_to_sleep = waiter.spins >= policy.spin_steps && waiter.yields >= policy.yields;
+        uint64_t limit_ns = about_to_sleep ? sleep_limit(op, give_up_ns) : OCCL_SLEEP_MAX_NS;
+        place.limit_ns = limit_ns;
+        place_of(op, &place);
+        if (place.limit_ns > limit_ns)
+            place.limit_ns = limit_ns;
+        done = client_advance(op, true);
+        if (done || (give_up_ns && about_to_sleep && client_now_ns() >= give_up_ns))
+            break;
+        if (about_to_sleep && !announced) {
+            announce(op, true);
+            announced = true;
+        }
+        (void)occl_waiter_step(&waiter, &policy, place.word, place.expected, place.sleepers,
+                               place.limit_ns);
+    }
+    if (announced)
+        announce(op, false);
+    return done;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The watcher: one thread of the library that looks after ops which nobody may be waiting for: ops
+ * with a callback, all ops once the completion descriptor is in use, and local ops that nobody else
+ * can execute. A watched op is advanced by the watcher alone; who waits for it sleeps on its phase.
+ * The thread starts with the first watched op and sleeps when there is none. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client_lib/client.h"
+
+/* Rounds without progress before the watcher sleeps; then it looks again every WATCH_SLEEP_NS, or at
+ * once when an op is added. */
+#define EAGER_ROUNDS 32u
+#define WATCH_SLEEP_NS 1000000ull
+
+struct client_watcher {
+    pthread_mutex_t lock; /* the list */
+    struct client_op *list;
+    pthread_t thread;
+    struct occl_parker parker;
+    uint32_t stop;
+    int fd; /* completion descriptor, -1: not asked for */
+};
+
+static void complete(struct client_watcher *watcher, struct client_op *op) {
+    void (*callback)(enum occl_result, void *) = op->callback;
+    void *arg = op->callback_arg;
+    enum occl_result result = (enum occl_result)op->status;
+    if (callback)
+        callback(result, arg);
+    if (watcher->fd >= 0) {
+        uint64_t one = 1;
+        (void)!write(watcher->fd, &one, sizeof one); /* a full counter is readable just as well */
+        op->counted = true;
+    }
+    occl_publish32(&op->watched, 0);
+    client_op_unhold(op);
+    (void)occl_word_wake(&op->watched, &op->phase_sleepers, INT32_MAX);
+}
+
+static void unlink_op(struct client_watcher *watcher, struct client_op *op) {
+    pthread_mutex_lock(&watcher->lock);
+    struct client_op **link = &watcher->list;
+    while (*link && *link != op)
+        link = &(*link)->next_watched;
+    if (*link)
+        *link = op->next_watched;
+    pthread_mutex_unlock(&watcher->lock);
+}
+
+/* One look at one op; true when it is complete. Somebody else who holds it (a communicator that is
+ * being destroyed) completes it. */
+static bool look_at(struct client_watcher *watcher, struct client_op *op) {
+    if (!client_op_try_hold(op))
+        return false;
+    if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE) {
+        struct client_comm *comm = client_comm_of_op(op);
+        if (comm) {
+            (void)client_advance(op, true); /* the phase tells */
+            client_comm_put(comm);
+        }
+    }
+    if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE) {
+        client_op_unhold(op);
+        return false;
+    }
+    unlink_op(watcher, op);
+    complete(watcher, op);
+    return true;
+}
+
+/* Looks at every op once. True when one of them completed. */
+static bool look(struct client_watcher *watcher) {
+    bool progress = false;
+    pthread_mutex_lock(&watcher->lock);
+    struct client_op *op = watcher->list;
+    pthread_mutex_unlock(&watcher->lock);
+    while (op) {
+        struct client_op *next = op->next_watched; /* only this thread takes ops out */
+        progress |= look_at(watcher, op);
+        op = next;
+    }
+    return progress;
+}
+
+static void *watch(void *arg) {
+    struct client_watcher *watcher = arg;
+    uint32_t idle = 0;
+    while (!occl_observe32(&watcher->stop)) {
+        uint32_t token = occl_parker_prepare(&watcher->parker);
+        if (look(watcher)) {
+            idle = 0;
+            continue;
+        }
+        pthread_mutex_lock(&watcher->lock);
+        bool empty = watcher->list == NULL;
+        pthread_mutex_unlock(&watcher->lock);
+        if (!empty && idle++ < EAGER_ROUNDS)
+            client_nap(0);
+        else
+            occl_parker_park(&watcher->parker, token, empty ? UINT64_MAX : WATCH_SLEEP_NS);
+    }
+    /* All communicators are closed, so every op is complete: their callbacks are still due. */
+    while (look(watcher))
+        continue;
+    return NULL;
+}
+
+/* lib.control is held. */
+static int start(struct client_watcher **out_watcher) {
+    struct client_watcher *watcher = calloc(1, sizeof *watcher);
+    if (!watcher)
+        return client_fail(OCCL_E_NO_MEMORY, "no memory for the watcher");
+    pthread_mutex_init(&watcher->lock, NULL);
+    occl_parker_init(&watcher->parker);
+    watcher->fd = -1;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&watcher->thread, NULL, watch, watcher);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        free(watcher);
+        return client_fail(OCCL_E_NO_MEMORY, "cannot start a thread: %s", strerror(failed));
+    }
+    (void)pthread_setname_np(watcher->thread, "occl-watcher");
+    *out_watcher = watcher;
+    return OCCL_OK;
+}
+
+static int need(struct client_watcher **out_watcher) {
+    int status = OCCL_OK;
+    pthread_mutex_lock(&occl_lib.watch_start);
+    if (!occl_lib.watcher)
+        status = start(&occl_lib.watcher);
+    *out_watcher = occl_lib.watcher;
+    pthread_mutex_unlock(&occl_lib.watch_start);
+    return status;
+}
+
+int client_watch_ready(void) {
+    struct client_watcher *watcher;
+    return need(&watcher);
+}
+
+int client_watch(struct client_op *op) {
+    struct client_watcher *watcher;
+    if (occl_peek32(&op->watched) || op->on_stack)
+        return OCCL_OK;
+    int status = need(&watcher);
+    if (status)
+        return status;
+    occl_publish32(&op->watched, 1);
+    pthread_mutex_lock(&watcher->lock);
+    op->next_watched = watcher->list;
+    watcher->list = op;
+    pthread_mutex_unlock(&watcher->lock);
+    (void)occl_parker_wake(&watcher->parker);
+    return OCCL_OK;
+}
+
+bool client_watch_wanted(void) {
+    return occl_lib.watcher && occl_lib.watcher->fd >= 0;
+}
+
+void client_watch_consumed(struct client_op *op) {
+    uint64_t one;
+    /* The descriptor counts completions that were not waited for: a semaphore. */
+    if (op->counted && client_watch_wanted())
+        (void)!read(occl_lib.watcher->fd, &one, sizeof one);
+}
+
+void client_watch_stop(void) {
+    struct client_watcher *watcher = occl_lib.watcher;
+    if (!watcher)
+        return;
+    occl_publish32(&watcher->stop, 1);
+    (void)occl_parker_wake(&watcher->parker);
+    pthread_join(watcher->thread, NULL);
+    if (watcher->fd >= 0)
+        (void)close(watcher->fd);
+    pthread_mutex_destroy(&watcher->lock);
+    free(watcher);
+    occl_lib.watcher = NULL;
+}
+
+OCCL_PUBLIC enum occl_result occl_completion_fd(int *out_fd) {
+    struct client_watcher *watcher;
+    if (!out_fd)
+        return client_fail(OCCL_E_INVALID, "out_fd is NULL");
+    int status = client_enter();
+    if (status == OCCL_OK)
+        status = need(&watcher);
+    if (status)
+        return status;
+    pthread_mutex_lock(&occl_lib.watch_start);
+    if (watcher->fd < 0)
+        watcher->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+    if (watcher->fd < 0)
+        status = client_fail(OCCL_E_NO_MEMORY, "eventfd: %m");
+    else
+        *out_fd = watcher->fd;
+    pthread_mutex_unlock(&occl_lib.watch_start);
+    return status;
+}
