@@ -258,7 +258,7 @@ def rounds_keep_the_quick_setting():
     where = [points.Point("all_reduce", 2, size, "loop") for size in (8, 1024)]
     plan = SimpleNamespace(
         programs=["openmpi"], ranks=[2], points=where, private=False, rounds_min=3, rounds_max=3,
-        limit_s=None, budget_ms=2, keep=1, hopeless=2.0, retries=0, looks=0, verbose=False,
+        end_s=None, budget_ms=2, keep=1, hopeless=2.0, retries=0, looks=0, verbose=False,
     )  # fmt: skip
     original = campaign.settings_of
     campaign.settings_of = fake_settings
