@@ -286,6 +286,32 @@ def runs_are_bounded():
         raise AssertionError("a missing program was started")
 
 
+def script(folder, text):
+    path = os.path.join(folder, "script")
+    with open(path, "w", encoding="ascii") as file:
+        file.write("#!/bin/sh\n" + text + "\n")
+    os.chmod(path, 0o755)
+    return path
+
+
+def daemon_is_started_and_stopped():
+    with tempfile.TemporaryDirectory() as folder:
+        daemon = campaign.Daemon({"occld": script(folder, ': >"$2"; exec sleep 60')})
+        expect(daemon.process.poll(), None)
+        daemon.stop()
+        expect((daemon.process.returncode, os.path.exists(daemon.folder)), (-15, False))
+
+
+def daemon_that_fails_says_why():
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            campaign.Daemon({"occld": script(folder, "echo no memory; exit 1")})
+        except RuntimeError as error:
+            expect(str(error), "occld did not start: no memory")
+            return
+    raise AssertionError("it started")
+
+
 def settings_fit_their_points():
     for ranks in (2, 4, 8):
         for peer in settings.PROGRAMS:
@@ -319,6 +345,8 @@ CASES = (
     tables_and_plot,
     rounds_keep_the_quick_setting,
     runs_are_bounded,
+    daemon_is_started_and_stopped,
+    daemon_that_fails_says_why,
     settings_fit_their_points,
 )
 
