@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* occl-perf: sweeps sizes, types, reductions and roots of one operation. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/perf/perf.h"
+
+struct run {
+    const struct occl_perf_options *options;
+    struct occl_perf_bench bench;
+    struct occl_perf_shared *shared;
+    struct occl_perf_report report;
+    bool leader; /* prints: rank 0 of job 0 */
+    int64_t wrong;
+};
+
+static void on_alarm(int number) {
+    static const char text[] = "occl-perf: the time limit passed (-T)\n";
+    (void)number;
+    (void)!write(STDERR_FILENO, text, sizeof text - 1); /* on the way out */
+    _exit(OCCL_PERF_FAILED);
+}
+
+/* The header names each rank's process; each puts its own number into its place. */
+static enum occl_result print_head(struct run *run) {
+    size_t ranks = (size_t)run->bench.ranks;
+    int64_t *mine = calloc(2 * ranks, sizeof *mine);
+    if (!mine)
+        return occl_perf_complain(&run->bench, "memory", OCCL_ERROR_NO_MEMORY);
+    mine[run->bench.rank] = getpid();
+    enum occl_result result = occl_all_reduce(mine, mine + ranks, ranks, OCCL_INT64, OCCL_SUM,
+                                              run->bench.comm, NULL, NULL);
+    if (result != OCCL_SUCCESS)
+        (void)occl_perf_complain(&run->bench, "first all_reduce", result); /* returned below */
+    else if (run->leader)
+        occl_perf_report_head(&run->report, mine + ranks);
+    free(mine);
+    return result;
+}
+
+static enum occl_result one_row(struct run *run, uint64_t bytes, enum occl_type type,
+                                enum occl_redop redop, int root) {
+    struct occl_perf_row *row = occl_perf_jobs_row(run->shared, run->bench.job);
+    *row = (struct occl_perf_row){.bytes = bytes, .type = type, .redop = redop, .root = root};
+    occl_perf_jobs_meet(run->shared);
+    enum occl_result result = occl_perf_measure(&run->bench, row);
+    if (result != OCCL_SUCCESS)
+        return result;
+    if (row->out_of_place.wrong > 0)
+        run->wrong += row->out_of_place.wrong;
+    if (row->in_place.wrong > 0)
+        run->wrong += row->in_place.wrong;
+    occl_perf_jobs_meet(run->shared);
+    if (run->leader)
+        occl_perf_report_rows(&run->report, occl_perf_jobs_row(run->shared, 0), run->options->jobs);
+    return OCCL_SUCCESS;
+}
+
+static enum occl_result all_roots(struct run *run, uint64_t bytes, enum occl_type type,
+                                  enum occl_redop redop) {
+    const struct occl_perf_options *o = run->options;
+    if (!o->op->has_root)
+        return one_row(run, bytes, type, redop, -1);
+    int first = o->root < 0 ? 0 : o->root;
+    int last = o->root < 0 ? run->bench.ranks - 1 : o->root;
+    enum occl_result result = OCCL_SUCCESS;
+    for (int root = first; result == OCCL_SUCCESS && root <= last; root++)
+        result = one_row(run, bytes, type, redop, root);
+    return result;
+}
+
+static enum occl_result sweep_sizes(struct run *run, enum occl_type type, enum occl_redop redop) {
+    const struct occl_perf_options *o = run->options;
+    if (!o->op->has_data)
+        return all_roots(run, 0, type, redop);
+    enum occl_result result = OCCL_SUCCESS;
+    for (uint64_t bytes = o->min_bytes; result == OCCL_SUCCESS && bytes <= o->max_bytes;
+         bytes = occl_perf_next_size(bytes, o->factor, o->step_bytes))
+        result = all_roots(run, bytes, type, redop);
+    return result;
+}
+
+static enum occl_result sweep(struct run *run) {
+    const struct occl_perf_options *o = run->options;
+    int types = o->op->has_data ? o->type_count : 1;
+    int redops = o->op->has_redop ? o->redop_count : 1;
+    enum occl_result result = OCCL_SUCCESS;
+    for (int cycle = 0; result == OCCL_SUCCESS && (o->cycles == 0 || cycle < o->cycles); cycle++)
+        for (int t = 0; result == OCCL_SUCCESS && t < types; t++)
+            for (int r = 0; result == OCCL_SUCCESS && r < redops; r++)
+                result = sweep_sizes(run, o->types[t], o->redops[r]);
+    return result;
+}
+
+/* Opens what only the leader writes; false after an error was reported. */
+static bool open_report(struct run *run) {
+    run->report = (struct occl_perf_report){
+        .options = run->options, .out = stdout, .ranks = run->bench.ranks};
+    if (!run->leader || !run->options->json_file)
+        return true;
+    run->report.json_file = fopen(run->options->json_file, "we");
+    if (!run->report.json_file)
+        perror(run->options->json_file);
+    return run->report.json_file != NULL;
+}
+
+int main(int argc, char **argv) {
+    static struct run run; /* the period's table is large for a stack */
+    struct occl_perf_options options;
+    occl_perf_parse(argc, argv, &options);
+    run.options = &options;
+    if (options.timeout_s) {
+        (void)signal(SIGALRM, on_alarm); /* a valid number */
+        (void)alarm((unsigned)options.timeout_s);
+    }
+    int job = occl_perf_jobs_fork(&options, &run.shared);
+    if (occl_perf_bench_open(&options, job, &run.bench) != OCCL_SUCCESS)
+        return OCCL_PERF_FAILED;
+    run.leader = run.bench.rank == 0 && job == 0;
+    if (options.op->has_root && options.root >= run.bench.ranks) {
+        if (run.leader)
+            (void)fprintf(stderr, "occl-perf: root %d, but there are %d ranks\n", options.root,
+                          run.bench.ranks); /* nowhere else to report */
+        return OCCL_PERF_USAGE;
+    }
+    if (!open_report(&run) || print_head(&run) != OCCL_SUCCESS || sweep(&run) != OCCL_SUCCESS)
+        return OCCL_PERF_FAILED;
+    int code = run.wrong ? OCCL_PERF_WRONG : OCCL_PERF_FINE;
+    if (run.leader) {
+        int judged = occl_perf_report_foot(&run.report);
+        code = judged > code ? judged : code;
+    }
+    occl_perf_bench_close(&run.bench);
+    return job == 0 ? occl_perf_jobs_join(run.shared, code) : code;
+}
