@@ -14,7 +14,7 @@
 
 /* All exceptions masked, round to nearest, nothing flushed. The six sticky flags do not matter. */
 #define OCCL_FP_ENV_DEFAULT UINT32_C(0x1f80)
-#define OCCL_FP_ENV_STICKY  UINT32_C(0x003f)
+#define OCCL_FP_ENV_STICKY UINT32_C(0x003f)
 
 static inline bool occl_fp_env_is_default(void) {
     return (_mm_getcsr() & ~OCCL_FP_ENV_STICKY) == OCCL_FP_ENV_DEFAULT;
@@ -35,9 +35,15 @@ static inline void occl_fp_env_leave(uint32_t before) {
 }
 #else
 /* Elsewhere the default environment of the platform is taken for granted. */
-static inline bool occl_fp_env_is_default(void) { return true; }
-static inline uint32_t occl_fp_env_enter(void) { return 0; }
-static inline void occl_fp_env_leave(uint32_t before) { (void)before; }
+static inline bool occl_fp_env_is_default(void) {
+    return true;
+}
+static inline uint32_t occl_fp_env_enter(void) {
+    return 0;
+}
+static inline void occl_fp_env_leave(uint32_t before) {
+    (void)before;
+}
 #endif
 
 #endif

@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes a job apart into calls of the loops: which way through the data, heads and tails of streamed
- * stores, and the fan-out of one buffer to several, which the copy job consists of. Included once
- * per instruction set, after V_BYTES and OCCL_MOVERS are defined. */
+/* Takes a job apart into calls of the loops: which way through the data, heads and tails of
+ * streamed stores, and the fan-out of one buffer to several, which the copy job consists of.
+ * Included once per instruction set, after V_BYTES and OCCL_MOVERS are defined. */
 #ifndef GPU_HOST_MOVER_JOBS_H
 #define GPU_HOST_MOVER_JOBS_H
 
-#include <stdlib.h>
-
 #include "gpu/host/mover_loops.h"
 #include "gpu/host/movers.h"
+#include "shm_ipc/assert.h"
 
 #define LINE_BYTES 64
 /* Streams each way up to which the direct way is faster (README, measured figures). */
 #define DIRECT_STREAMS_MAX 12
 /* A job of up to this many bytes per buffer is direct: no set-up. */
 #define DIRECT_BYTES_MAX 1024
-/* Up to this size the copy loops beat a call to memcpy per destination. */
+/* The source of a fan-out is read from memory once and from the L1 cache for the rest. */
 #define COPY_BLOCK_BYTES 8192
 
 /* Distance from p to the next line. */
@@ -81,9 +80,10 @@ static int same_phase(const struct task *task, size_t element_bytes) {
 }
 
 static void reduce(const struct occl_reduce_job *job) {
-    if (!occl_movers_supports(job->dtype, job->redop) || job->n_src - 1 >= OCCL_MOVE_SRC_MAX ||
-        job->n_dst > OCCL_MOVE_DST_MAX)
-        abort();
+    OCCL_ASSERT(occl_movers_supports(job->dtype, job->redop));
+    OCCL_ASSERT(job->n_src >= 1);
+    OCCL_ASSERT(job->n_src <= OCCL_MOVE_SRC_MAX);
+    OCCL_ASSERT(job->n_dst <= OCCL_MOVE_DST_MAX);
     if (job->count == 0 || job->n_dst == 0)
         return;
     const struct row *row = &row_table[job->dtype][job->redop];
@@ -117,8 +117,7 @@ static void copy(const struct occl_copy_job *job) {
     const unsigned char *from = job->src;
     unsigned char *const *dst = (unsigned char *const *)job->dst;
     const int stream = (job->flags & OCCL_MOVE_NONTEMPORAL) != 0;
-    if (job->n_dst > OCCL_MOVE_DST_MAX)
-        abort();
+    OCCL_ASSERT(job->n_dst <= OCCL_MOVE_DST_MAX);
     /* One destination needs no blocks, which only cut its lines. */
     const size_t step = job->n_dst == 1 ? job->bytes : COPY_BLOCK_BYTES;
     for (size_t lo = 0; lo < job->bytes; lo += step) {

@@ -181,24 +181,24 @@ V_INLINE void end_block(enum form form, int divide, unsigned char *block, const 
     }
 }
 
-#define ROW_FUNCTIONS(type, op, form, how, divide)                                                 \
-    static void direct_##type##_##op(const struct task *task, size_t lo, size_t hi) {              \
-        direct(form, how, divide, 0, task, lo, hi);                                                \
-    }                                                                                              \
-    static void stream_##type##_##op(const struct task *task, size_t lo, size_t hi) {              \
-        direct(form, how, divide, 1, task, lo, hi);                                                \
-    }                                                                                              \
-    static void gather_##type##_##op(unsigned char *block, const unsigned char *const *src,        \
-                                     size_t n_src, int first, size_t offset, size_t bytes) {       \
-        gather(form, how, block, src, n_src, first, offset, bytes);                                \
-    }                                                                                              \
-    static void end_##type##_##op(unsigned char *block, const struct ending *end, size_t bytes) {  \
-        end_block(form, divide, block, end, bytes);                                                \
+#define ROW_FUNCTIONS(type, op, form, how, divide)                                                \
+    static void direct_##type##_##op(const struct task *task, size_t lo, size_t hi) {             \
+        direct(form, how, divide, 0, task, lo, hi);                                               \
+    }                                                                                             \
+    static void stream_##type##_##op(const struct task *task, size_t lo, size_t hi) {             \
+        direct(form, how, divide, 1, task, lo, hi);                                               \
+    }                                                                                             \
+    static void gather_##type##_##op(unsigned char *block, const unsigned char *const *src,       \
+                                     size_t n_src, int first, size_t offset, size_t bytes) {      \
+        gather(form, how, block, src, n_src, first, offset, bytes);                               \
+    }                                                                                             \
+    static void end_##type##_##op(unsigned char *block, const struct ending *end, size_t bytes) { \
+        end_block(form, divide, block, end, bytes);                                               \
     }
 OCCL_MOVER_ROWS(ROW_FUNCTIONS)
 
-#define ROW_ENTRY(type, op, form, how, divide)                                                     \
-    [OCCL_DT_##type][OCCL_RO_##op] = {direct_##type##_##op, stream_##type##_##op,                  \
+#define ROW_ENTRY(type, op, form, how, divide)                                    \
+    [OCCL_DT_##type][OCCL_RO_##op] = {direct_##type##_##op, stream_##type##_##op, \
                                       gather_##type##_##op, end_##type##_##op},
 static const struct row row_table[OCCL_DT_LIMIT][OCCL_RO_LIMIT] = {OCCL_MOVER_ROWS(ROW_ENTRY)};
 

@@ -131,9 +131,9 @@ V_INLINE vu64 float64_end(int divide, const struct ending *end, vu64 bits) {
 }
 
 /* Quotient of a biased sum, exact, in the lower 32 bits of each lane. The magnitude m is at most
- * 2^37 (64 sources) and exact as a double. (m + 1/2) / divisor is at least 1 / (2 divisor) away from
- * any integer, and rounding the reciprocal and the product moves it by less than m / 2^51 of that:
- * its floor is that of m / divisor. Adding 2^52 rounds to an integer, perhaps one too far. */
+ * 2^37 (64 sources) and exact as a double. (m + 1/2) / divisor is at least 1 / (2 divisor) away
+ * from any integer, and rounding the reciprocal and the product moves it by less than m / 2^51 of
+ * that: its floor is that of m / divisor. Adding 2^52 rounds to an integer, perhaps one too far. */
 V_INLINE vu64 int32_quotient(const struct ending *end, vu64 biased) {
     const double big = 4503599627370496.0; /* 2^52: its lowest bit is worth one */
     const uint64_t big_bits = UINT64_C(0x4330000000000000);
@@ -150,7 +150,8 @@ V_INLINE vu64 int32_quotient(const struct ending *end, vu64 biased) {
 /* One lane of a 128-bit sum. Dividing 32 bits at a time keeps every step within 64 bits, since
  * the magnitude is below 2^70 and the remainder below 2^32. Not inline: the divisions take longer
  * than the call. */
-__attribute__((noinline)) static uint64_t int64_quotient(uint32_t divisor, uint64_t low, uint64_t high) {
+__attribute__((noinline)) static uint64_t int64_quotient(uint32_t divisor, uint64_t low,
+                                                         uint64_t high) {
     uint64_t negative = 0 - (high >> 63);
     low ^= negative;
     high ^= negative;

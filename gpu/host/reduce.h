@@ -44,15 +44,15 @@
 #define OCCL_MOVE_NONTEMPORAL UINT32_C(1)
 
 struct occl_reduce_job {
-    uint32_t dtype;        /* enum occl_dtype */
-    uint32_t redop;        /* enum occl_redop_kind */
-    size_t count;          /* elements; 0 does nothing */
-    uint32_t n_src;        /* 1 .. OCCL_MOVE_SRC_MAX */
-    uint32_t n_dst;        /* 0 .. OCCL_MOVE_DST_MAX; 0 does nothing */
+    uint32_t dtype;         /* enum occl_dtype */
+    uint32_t redop;         /* enum occl_redop_kind */
+    size_t count;           /* elements; 0 does nothing */
+    uint32_t n_src;         /* 1 .. OCCL_MOVE_SRC_MAX */
+    uint32_t n_dst;         /* 0 .. OCCL_MOVE_DST_MAX; 0 does nothing */
     const void *const *src; /* n_src addresses */
-    void *const *dst;      /* n_dst addresses */
-    uint32_t divisor;      /* of AVG, other operators ignore it; 0: no division */
-    uint32_t flags;        /* OCCL_MOVE_... */
+    void *const *dst;       /* n_dst addresses */
+    uint32_t divisor;       /* of AVG, other operators ignore it; 0: no division */
+    uint32_t flags;         /* OCCL_MOVE_... */
 };
 
 struct occl_copy_job {
@@ -64,9 +64,10 @@ struct occl_copy_job {
 };
 
 /* Instruction sets, as bits of a mask. */
-#define OCCL_ISA_PORTABLE UINT32_C(1) /* vectors of 16 bytes, whatever the compiler makes of them */
-#define OCCL_ISA_AVX2     UINT32_C(2) /* with F16C */
-#define OCCL_ISA_AVX512   UINT32_C(4) /* F, BW, DQ, VL; only on request: not the default anywhere */
+#define OCCL_ISA_PORTABLE UINT32_C(1) /* vectors of 16 bytes, whatever the compiler makes of them \
+                                       */
+#define OCCL_ISA_AVX2 UINT32_C(2)     /* with F16C */
+#define OCCL_ISA_AVX512 UINT32_C(4)   /* F, BW, DQ, VL; only on request: not the default anywhere */
 
 /* Both calls run on the caller's thread, neither block nor allocate, keep no pointer, and use at
  * most 9 KiB of stack. A job outside the limits above, or a pair for which occl_movers_supports is

@@ -67,7 +67,8 @@ V_INLINE vu64 float16_lane_widen(vu32 x) {
     vu32 is_denormal = (vu32)(exponent == 0u);
     vf32 hidden = (vf32)v_all_u32(rebias + (1u << 23));
     vu32 denormal = (vu32)((vf32)(normal + (1u << 23)) - hidden);
-    return (vu64)(sign | (vu32)v_select((vu64)is_denormal, (vu64)denormal, (vu64)(normal + special)));
+    return (vu64)(sign |
+                  (vu32)v_select((vu64)is_denormal, (vu64)denormal, (vu64)(normal + special)));
 }
 
 V_INLINE void float16_widen(const unsigned char *p, vu64 *out_pair) {

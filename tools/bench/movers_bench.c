@@ -168,8 +168,7 @@ static void measure_size(const struct occl_movers *movers, uint32_t n, size_t by
                 continue;
             for (int t = 0; t < TARGET_COUNT; t++)
                 if (t != TARGET_NT || bytes > 65536)
-                    variants[count++] =
-                        reduce_variant(movers, &b, dtype, redop, (enum target)t);
+                    variants[count++] = reduce_variant(movers, &b, dtype, redop, (enum target)t);
         }
     variants[count++] = copy_variant(movers, &b, TARGET_OUT);
     variants[count++] = copy_variant(movers, &b, TARGET_NT);

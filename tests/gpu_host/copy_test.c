@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The copy job, the choice of instruction set, and the tables of names and sizes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gpu/host/reduce.h"
+#include "tests/gpu_host/reference.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+enum { GUARD = 128, BYTES_MAX = 40000, ROOM = BYTES_MAX + 2 * GUARD + 64, DST_MAX = 9 };
+
+static const uint32_t isa_masks[] = {OCCL_ISA_PORTABLE, OCCL_ISA_AVX2, OCCL_ISA_AVX512};
+
+static unsigned char source_room[ROOM];
+static unsigned char room[DST_MAX][ROOM];
+
+static void check(const struct occl_movers *movers, size_t bytes, size_t n_dst, size_t shift,
+                  uint32_t flags, int with_source) {
+    unsigned char *src = source_room + GUARD + shift % 64;
+    void *dst[DST_MAX];
+    for (size_t k = 0; k < n_dst; k++) {
+        unsigned char *p = room[k] + GUARD + (shift * 3 + k * 7) % 64;
+        memset(p - GUARD, 0xa5, bytes + 2 * GUARD);
+        dst[k] = p;
+    }
+    if (with_source)
+        dst[n_dst / 2] = src;
+    const struct occl_copy_job job = {
+        .bytes = bytes, .src = src, .n_dst = (uint32_t)n_dst, .flags = flags, .dst = dst};
+    movers->copy(&job);
+    for (size_t k = 0; k < n_dst; k++) {
+        const unsigned char *p = dst[k];
+        assert_memory_equal(p, src, bytes);
+        for (size_t i = 1; i <= GUARD && p != src; i++) {
+            assert_int_equal(p[-(ptrdiff_t)i], 0xa5);
+            assert_int_equal(p[bytes + i - 1], 0xa5);
+        }
+    }
+}
+
+static void test_copy_all_sizes_and_positions(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0,    1,    2,    3,    7,     8,     31,   32,   33,
+                                   63,   64,   65,   127,  128,   200,   1000, 4095, 4096,
+                                   4097, 8191, 8192, 8193, 16384, 30001, 39999};
+    struct random r = {5};
+    for (size_t i = 0; i < ROOM; i++)
+        source_room[i] = (unsigned char)random_next(&r);
+    for (size_t m = 0; m < COUNT_OF(isa_masks); m++) {
+        const struct occl_movers *movers = occl_movers_select(isa_masks[m]);
+        if (movers == NULL)
+            continue;
+        for (size_t s = 0; s < COUNT_OF(sizes); s++)
+            for (size_t shift = 0; shift < 64; shift += sizes[s] < 5000 ? 1 : 9)
+                for (uint32_t flags = 0; flags <= OCCL_MOVE_NONTEMPORAL; flags++) {
+                    size_t n_dst = (s + shift) % (DST_MAX + 1);
+                    check(movers, sizes[s], n_dst, shift, flags, 0);
+                    check(movers, sizes[s], 1, shift, flags, 0);
+                    if (n_dst > 0)
+                        check(movers, sizes[s], n_dst, shift, flags, 1);
+                }
+    }
+}
+
+/* A mask chooses the best of what it names and the CPU has; the default never is AVX-512. */
+static void test_select_follows_the_mask(void **state) {
+    (void)state;
+    const struct occl_movers *movers = occl_movers_select(OCCL_ISA_PORTABLE);
+    assert_non_null(movers);
+    assert_string_equal(movers->isa, "portable");
+    movers = occl_movers_select(0);
+    assert_non_null(movers);
+    assert_string_not_equal(movers->isa, "avx512");
+    assert_null(occl_movers_select(UINT32_C(1) << 31));
+    if (occl_movers_select(OCCL_ISA_AVX2) == NULL) {
+        printf("SKIP test_select_follows_the_mask: no AVX2 on this CPU, its movers are untested\n");
+        skip();
+    }
+    assert_string_equal(occl_movers_select(0)->isa, "avx2");
+    assert_string_equal(occl_movers_select(OCCL_ISA_AVX2 | OCCL_ISA_PORTABLE)->isa, "avx2");
+}
+
+static void test_select_avx512_on_request(void **state) {
+    (void)state;
+    const struct occl_movers *movers = occl_movers_select(OCCL_ISA_AVX512);
+    if (movers == NULL) {
+        printf(
+            "SKIP test_select_avx512_on_request: no AVX-512 on this CPU, its movers are untested\n");
+        skip();
+    }
+    assert_string_equal(movers->isa, "avx512");
+    assert_ptr_equal(occl_movers_select(UINT32_MAX), movers);
+}
+
+/* Names, sizes and rows exist for the same numbers, and those are NCCL's. */
+static void test_tables_agree(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t dtype;
+        size_t bytes;
+        const char *name;
+    } types[] = {{2, 4, "int32"},   {4, 8, "int64"},   {6, 2, "float16"},
+                 {7, 4, "float32"}, {8, 8, "float64"}, {9, 2, "bfloat16"}};
+    size_t known = 0;
+    for (size_t t = 0; t < COUNT_OF(types); t++) {
+        assert_int_equal(occl_dtype_bytes(types[t].dtype), types[t].bytes);
+        assert_string_equal(occl_dtype_name(types[t].dtype), types[t].name);
+        for (uint32_t redop = 0; redop < 300; redop++)
+            assert_true(occl_movers_supports(types[t].dtype, redop) ==
+                        (occl_redop_name(redop) != NULL));
+    }
+    for (uint32_t dtype = 0; dtype < 300; dtype++) {
+        known += occl_dtype_bytes(dtype) != 0;
+        assert_true((occl_dtype_bytes(dtype) != 0) == (occl_dtype_name(dtype) != NULL));
+        assert_true(occl_movers_supports(dtype, OCCL_RO_SUM) == (occl_dtype_bytes(dtype) != 0));
+    }
+    assert_int_equal(known, COUNT_OF(types));
+    assert_string_equal(occl_redop_name(0), "sum");
+    assert_null(occl_redop_name(1));
+    assert_string_equal(occl_redop_name(2), "max");
+    assert_string_equal(occl_redop_name(3), "min");
+    assert_string_equal(occl_redop_name(4), "avg");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copy_all_sizes_and_positions),
+        cmocka_unit_test(test_select_follows_the_mask),
+        cmocka_unit_test(test_select_avx512_on_request),
+        cmocka_unit_test(test_tables_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
