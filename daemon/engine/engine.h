@@ -11,9 +11,9 @@
  * touches the object any more.
  *
  * Lanes sleep on private futexes when nothing is runnable and then use no CPU. Before a lane sleeps
- * it sets daemon_sleeping in its sessions' pages and looks at their rings once more (shm_ipc/wake.h);
- * a client that finds the flag set sends DOORBELL on its socket and the control loop calls
- * occl_engine_kick. */
+ * it sets daemon_sleeping in its sessions' pages and looks at their rings once more
+ * (shm_ipc/wake.h); a client that finds the flag set sends DOORBELL on its socket and the control
+ * loop calls occl_engine_kick. */
 #ifndef DAEMON_ENGINE_ENGINE_H
 #define DAEMON_ENGINE_ENGINE_H
 
@@ -31,7 +31,8 @@ struct occl_log;
 /* Called on lane threads; the implementation hands the message to the control loop and returns at
  * once (no blocking, no allocation). */
 struct occl_engine_events {
-    /* Corrupt ring or entry: the control loop quarantines the session. reason is a static string. */
+    /* Corrupt ring or entry: the control loop quarantines the session. reason is a static string.
+     */
     void (*session_fault)(void *owner, uint64_t session_id, int status, const char *reason);
     /* NOTIFY of a client: send OCCL_EVENT_NOTIFY to the members in rank_mask. */
     void (*notify)(void *owner, uint64_t comm_uid, uint64_t rank_mask);
@@ -41,9 +42,9 @@ struct occl_engine_config {
     uint32_t lanes;            /* 1..64 */
     const uint32_t *lane_cpus; /* one CPU number per lane, or NULL: not bound */
     bool ordered;              /* negative control: serve each rank strictly in submission order */
-    uint64_t ageing_ns;        /* a runnable lower class gets one slice per this time; default 10 ms */
+    uint64_t ageing_ns; /* a runnable lower class gets one slice per this time; default 10 ms */
     uint64_t patience_min_ns, patience_max_ns;
-    uint64_t ops_max;          /* ops in the table at once, over all tenants: allocated at creation */
+    uint64_t ops_max; /* ops in the table at once, over all tenants: allocated at creation */
 };
 
 int occl_engine_create(const struct occl_engine_config *config, const struct occl_clock *clock,
@@ -56,10 +57,10 @@ void occl_engine_destroy(struct occl_engine *engine);
 struct occl_engine_job_config {
     uint64_t job_id;
     uint64_t tenant_id;
-    uint32_t job_class;     /* 0 bulk .. 3 urgent */
-    uint32_t job_weight;    /* > 0, shares inside the tenant */
-    uint32_t tenant_weight; /* > 0 */
-    uint64_t ops_quota;     /* ring ops of the tenant at once */
+    uint32_t job_class;         /* 0 bulk .. 3 urgent */
+    uint32_t job_weight;        /* > 0, shares inside the tenant */
+    uint32_t tenant_weight;     /* > 0 */
+    uint64_t ops_quota;         /* ring ops of the tenant at once */
     struct occl_job_page *page; /* the daemon's writable mapping */
 };
 int occl_engine_job_add(struct occl_engine *engine, const struct occl_engine_job_config *config);
@@ -77,7 +78,7 @@ void occl_engine_region_remove(struct occl_engine *engine, uint64_t job_id, uint
 struct occl_engine_session_config {
     uint64_t session_id;
     uint64_t job_id;
-    struct occl_session_page *page; /* mapping of the session memfd */
+    struct occl_session_page *page;  /* mapping of the session memfd */
     uint32_t sq_entries, cq_entries; /* as decided by the daemon, never read from the page */
     uint32_t sq_offset, cq_offset;
 };
@@ -93,9 +94,9 @@ struct occl_engine_comm_config {
     uint64_t comm_uid;
     uint64_t job_id;
     uint32_t ranks;
-    uint32_t priority; /* class 0..3 */
-    struct occl_records records; /* the daemon's own layout on its own mapping */
-    const uint64_t *session_ids; /* ranks of them: member r's session; copied */
+    uint32_t priority;            /* class 0..3; 255: whatever the job's class is at the moment */
+    struct occl_records records;  /* the daemon's own layout on its own mapping */
+    const uint64_t *session_ids;  /* ranks of them: member r's session; copied */
     const uint32_t *comm_numbers; /* the communicator's number in that session (sqe.comm); copied */
 };
 int occl_engine_comm_add(struct occl_engine *engine, const struct occl_engine_comm_config *config);
@@ -106,16 +107,23 @@ void occl_engine_comm_fail(struct occl_engine *engine, uint64_t comm_uid, int st
                            uint32_t about_rank);
 void occl_engine_comm_remove(struct occl_engine *engine, uint64_t comm_uid);
 
+/* ---- metering: shares of jobs whose ranks execute strands themselves (meter.c) ----
+ * Sums up what every job has charged, opens or closes the gates in the job pages and grants bytes
+ * by class and weight. Control loop, by timer. Returns when to call again (CLOCK_MONOTONIC), or 0
+ * when nothing has to be metered before the next job or communicator is added. Neither blocks nor
+ * allocates; a few microseconds. */
+uint64_t occl_engine_meter(struct occl_engine *engine, uint64_t now_ns);
+
 /* ---- inspection: a consistent copy per op, taken under the engine's control lock ---- */
 struct occl_engine_op_view {
     uint64_t comm_uid;
     struct occl_op_key key;
     struct occl_signature signature;
     uint64_t arrived_mask;
-    uint64_t first_ticks;     /* first member's submission */
+    uint64_t first_ticks; /* first member's submission */
     uint32_t strands, strands_done;
     uint32_t preemptions, attempts;
-    uint8_t state; /* 0 waiting for members, 1 runnable, 2 running */
+    uint8_t state;       /* 0 waiting for members, 1 runnable, 2 running */
     uint8_t from_record; /* 1: EXECUTE of a LOCAL record */
 };
 uint32_t occl_engine_ops(struct occl_engine *engine, struct occl_engine_op_view *out_ops,
@@ -133,6 +141,8 @@ struct occl_engine_counters {
     uint64_t ops_completed, ops_failed, preemptions, switches, doorbells, ring_full, lane_sleeps,
         lane_wakeups, faults;
     uint64_t submit_to_start_ns_p50, switch_ns_p50; /* measured, 0 before the first op */
+    uint64_t ignored;      /* EXECUTE and NOTIFY that named nothing to do */
+    uint64_t system_calls; /* yields, sleeps and wakes of lanes */
 };
 void occl_engine_counters(struct occl_engine *engine, struct occl_engine_counters *out_counters);
 

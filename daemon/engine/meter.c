@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shares between jobs, whoever executes their strands. The control loop calls the meter by a timer,
+ * often only while at least two jobs move bytes.
+ *
+ * Each job has a virtual time: bytes charged / its share. The jobs of the highest active class may
+ * run until they are one quantum ahead of the one that is furthest behind, so over any longer time
+ * their bytes stand in the proportion of their shares, and a job that is behind never waits. Jobs
+ * of lower classes get one slice per ageing period. A job that has been idle comes back at the time
+ * of the others, but for a small credit: what it did not use is gone.
+ *
+ * What a rank says it has moved is its own word, in a page it can write. It is taken as growing
+ * only; a rank that understates it cheats with its own processor time, and only against the shares.
+ */
+#include "daemon/engine/internal.h"
+
+#define MEGA 1048576.0
+/* While two jobs are active; and to find out whether two are. */
+#define PERIOD_NS 1000000u
+#define LOOK_PERIOD_NS 100000000u
+/* A job counts as active for so long after it last moved something or stood at its limit: several
+ * periods, so that a job whose threads wait for a core is not taken for idle at once. When it
+ * really is idle, others may stand still for the rest of this time, once. */
+#define ACTIVE_NS 10000000u
+/* Quantum: what all jobs move in two periods, so that nobody stands still between two looks; at
+ * least a few slices, at most what keeps a second's shares within a few percent. */
+#define QUANTUM_MIN (4.0 * MEGA)
+#define QUANTUM_MAX (64.0 * MEGA)
+/* Credit of a job that comes back after a pause, in quanta. */
+#define CREDIT_QUANTA 4.0
+
+void occl_eng_meter_reset(struct occl_engine *engine, struct occl_eng_job *job) {
+    (void)engine;
+    job->charged_bytes = job->granted_bytes = 0;
+    job->active_until_ns = job->aged_at_ns = 0;
+    job->passed = job->delta = 0;
+}
+
+static uint64_t charged_now(struct occl_eng_job *job) {
+    uint64_t sum = job->charged_bytes, lane = occl_peek64(&job->lane_bytes);
+    for (struct occl_eng_link *l = job->comms.next; l != &job->comms; l = l->next) {
+        struct occl_eng_comm *comm = OCCL_ENG_ENTRY(l, struct occl_eng_comm, job_link);
+        for (uint32_t r = 0; r < comm->ranks; r++) {
+            uint64_t now = occl_peek64(&occl_note_at(&comm->records, r)->bytes_executed);
+            if (now <= comm->noted_bytes[r])
+                continue;
+            sum += now - comm->noted_bytes[r];
+            comm->noted_bytes[r] = now;
+        }
+    }
+    sum += lane - job->lane_seen;
+    job->lane_seen = lane;
+    return sum;
+}
+
+static bool is_active(const struct occl_eng_job *job, uint64_t now_ns) {
+    return job->active_until_ns > now_ns;
+}
+
+/* Sums up all jobs; returns how many are active and their highest class. */
+static uint32_t look(struct occl_engine *engine, uint64_t now_ns, uint32_t *out_class) {
+    struct occl_eng_link *jobs = &engine->live_jobs;
+    uint32_t active = 0;
+    *out_class = 0;
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
+        uint64_t sum = charged_now(job);
+        bool was_active = is_active(job, now_ns);
+        job->delta = (double)(sum - job->charged_bytes);
+        bool at_limit = occl_peek32(&job->metered) && was_active && sum >= job->granted_bytes;
+        job->charged_bytes = sum;
+        job->resumed = job->delta > 0 && !was_active;
+        if (job->delta > 0 || at_limit)
+            job->active_until_ns = now_ns + ACTIVE_NS;
+        if (!is_active(job, now_ns))
+            continue;
+        active++;
+        if (occl_peek32(&job->job_class) > *out_class)
+            *out_class = occl_peek32(&job->job_class);
+    }
+    return active;
+}
+
+static bool competes(const struct occl_eng_job *job, uint32_t top_class, uint64_t now_ns) {
+    return is_active(job, now_ns) && occl_peek32(&job->job_class) == top_class;
+}
+
+/* Shares of the competing jobs: by tenant weight, inside a tenant by job weight; they add up to 1.
+ */
+static void share_out(struct occl_engine *engine, uint32_t top_class, uint64_t now_ns) {
+    struct occl_eng_link *jobs = &engine->live_jobs;
+    double tenants = 0;
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
+        if (competes(job, top_class, now_ns))
+            job->tenant->jobs_weight = 0;
+    }
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
+        if (!competes(job, top_class, now_ns))
+            continue;
+        if (job->tenant->jobs_weight == 0)
+            tenants += occl_peek32(&job->tenant_weight);
+        job->tenant->jobs_weight += occl_peek32(&job->job_weight);
+    }
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
+        if (competes(job, top_class, now_ns))
+            job->share = occl_peek32(&job->tenant_weight) / tenants *
+                         occl_peek32(&job->job_weight) / job->tenant->jobs_weight;
+    }
+}
+
+/* Moves the virtual times on; returns that of the job that is furthest behind. */
+static double advance(struct occl_engine *engine, uint32_t top_class, uint64_t now_ns) {
+    struct occl_eng_link *jobs = &engine->live_jobs;
+    double behind = 0, moved = 0;
+    bool first = true;
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
+        if (!competes(job, top_class, now_ns))
+            continue;
+        moved += job->delta;
+        if (!engine->metering) {
+            job->passed = 0; /* what was moved without competition does not count */
+            job->delta = 0;
+            job->resumed = false;
+        }
+        if (job->resumed)
+            continue;
+        job->passed += job->delta / job->share;
+        if (first || job->passed < behind)
+            behind = job->passed;
+        first = false;
+    }
+    engine->quantum_bytes = engine->quantum_bytes * 7 / 8 + moved / 4;
+    if (engine->quantum_bytes < QUANTUM_MIN)
+        engine->quantum_bytes = QUANTUM_MIN;
+    if (engine->quantum_bytes > QUANTUM_MAX)
+        engine->quantum_bytes = QUANTUM_MAX;
+    if (first)
+        behind = engine->virtual_bytes;
+    double back = behind;
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
+        if (!competes(job, top_class, now_ns) || !job->resumed)
+            continue;
+        double credit = behind - CREDIT_QUANTA * engine->quantum_bytes;
+        job->passed = (job->passed < credit ? credit : job->passed) + job->delta / job->share;
+        if (job->passed < back)
+            back = job->passed;
+    }
+    engine->virtual_bytes = behind;
+    return back;
+}
+
+static void set_gate(struct occl_eng_job *job, bool closed) {
+    /* What lanes may still move of the grant, in their own count. */
+    uint64_t rest =
+        job->granted_bytes > job->charged_bytes ? job->granted_bytes - job->charged_bytes : 0;
+    occl_note64(&job->lane_limit_bytes, job->lane_seen + rest);
+    occl_publish32(&job->metered, closed);
+    if (!job->page)
+        return;
+    bool changed = closed ? job->granted_bytes != occl_peek64(&job->page->granted_bytes)
+                          : occl_peek32(&job->page->gate) != 0;
+    occl_note64(&job->page->charged_bytes_seen, job->charged_bytes);
+    occl_publish64(&job->page->granted_bytes, job->granted_bytes);
+    occl_publish32(&job->page->gate, closed);
+    if (!changed)
+        return;
+    (void)occl_add32(&job->page->gate_bell, 1);
+    (void)occl_futex_wake(&job->page->gate_bell, OCCL_WAKES_MAX); /* bounded sleeps need no more */
+}
+
+static void grant(struct occl_engine *engine, struct occl_eng_job *job, double behind,
+                  uint32_t top_class, uint64_t now_ns) {
+    uint64_t limit = 0;
+    if (occl_peek32(&job->job_class) < top_class) {
+        if (now_ns - job->aged_at_ns >= engine->config.ageing_ns) {
+            job->aged_at_ns = now_ns;
+            limit = job->charged_bytes + OCCL_SLICE_TRAFFIC_BYTES;
+        }
+    } else {
+        /* A job that does nothing may start at once; the next look finds it. */
+        bool active = is_active(job, now_ns);
+        double room = engine->quantum_bytes;
+        if (active)
+            room = (room - (job->passed - behind)) * job->share;
+        if (room > 0)
+            limit = job->charged_bytes + (uint64_t)room;
+    }
+    if (limit > job->granted_bytes)
+        job->granted_bytes = limit;
+}
+
+/* Lanes that keep tasks back look whether they may go on. */
+static void tell_lanes(struct occl_engine *engine) {
+    (void)occl_add32(&engine->grants_version, 1);
+    for (uint32_t i = 0; i < engine->lane_count; i++) {
+        if (occl_look32(&engine->lanes[i].keeps_back))
+            occl_eng_nudge(&engine->lanes[i]);
+    }
+}
+
+static void open_all(struct occl_engine *engine) {
+    struct occl_eng_link *jobs = &engine->live_jobs;
+    if (!engine->metering)
+        return;
+    engine->metering = false;
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next)
+        set_gate(OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link), false);
+    tell_lanes(engine);
+}
+
+uint64_t occl_engine_meter(struct occl_engine *engine, uint64_t now_ns) {
+    struct occl_eng_link *jobs = &engine->live_jobs;
+    uint32_t top_class;
+    if (engine->jobs_live < 2) {
+        open_all(engine);
+        return 0;
+    }
+    if (look(engine, now_ns, &top_class) < 2) {
+        open_all(engine);
+        return now_ns + LOOK_PERIOD_NS;
+    }
+    share_out(engine, top_class, now_ns);
+    double behind = advance(engine, top_class, now_ns);
+    engine->metering = true;
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
+        grant(engine, job, behind, top_class, now_ns);
+        set_gate(job, true);
+    }
+    tell_lanes(engine);
+    return now_ns + PERIOD_NS;
+}

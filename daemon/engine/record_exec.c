@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* EXECUTE: strands of LOCAL records, for members that do not wait in the library. The record lies
+ * in a page that the job writes; everything is copied once, checked, and bounded by private
+ * numbers.
+ *
+ * A lane is no member: it enters the record for each slice (occl_record_lane_enter), which keeps
+ * the record from being used for another op until the lane has left. A preempted run is outside. */
+#include "daemon/engine/internal.h"
+#include "shm_ipc/assert.h"
+
+/* The part of a line that is copied: all but the inlined payload. */
+#define LINE_BYTES offsetof(struct occl_line, inlined)
+_Static_assert(LINE_BYTES % 8 == 0, "copied word by word");
+
+/* Prints of point-to-point keys have the top bit (occl_place_of). */
+static uint32_t members_of(const struct occl_eng_comm *comm, uint64_t print) {
+    return print >> 47 ? 2 : comm->ranks;
+}
+
+static uint32_t rank_of_line(struct occl_op_key key, uint32_t index) {
+    if (key.peers == OCCL_PEERS_ALL)
+        return index;
+    return index == 0 ? key.peers >> 16 : key.peers & 0xffffu;
+}
+
+/* Wakes whoever sleeps on a record that was just decided, and tells helper threads. */
+static void announce(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
+                     struct occl_record *record, struct occl_op_key key, uint32_t members) {
+    uint64_t mask = 0;
+    if (occl_word_wake(&record->state, &record->sleepers, OCCL_WAKES_MAX))
+        occl_eng_bump(&lane->counters.system_calls, 1);
+    for (uint32_t i = 0; i < members; i++) {
+        if (occl_peek32(&occl_line_at(record, i)->notify))
+            mask |= 1ull << rank_of_line(key, i);
+    }
+    if (mask)
+        lane->engine->events.notify(lane->engine->owner, comm->uid, mask);
+}
+
+static void abort_record(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
+                         struct occl_record *record, struct occl_op_key key, uint32_t members,
+                         int status, uint32_t about_rank) {
+    uint32_t now;
+    occl_count64(&comm->job->errors, 1);
+    if (occl_record_decide(record, OCCL_REC_LOCAL,
+                           OCCL_REC_WORD(OCCL_REC_ABORTED, status, about_rank), &now))
+        announce(lane, comm, record, key, members);
+}
+
+void occl_eng_record_abort(struct occl_eng_lane *lane, struct occl_eng_run *run, int status,
+                           uint32_t about_rank) {
+    uint32_t members = run->plan.member_count;
+    if (!occl_record_lane_enter(run->record, run->print, members))
+        return;
+    abort_record(lane, run->comm, run->record, run->key, members, status, about_rank);
+    occl_record_lane_leave(run->record, members);
+}
+
+/* Copies line `index`; false when it does not belong to the op of line 0. */
+static bool copy_line(struct occl_record *record, uint32_t index, struct occl_op_key key,
+                      const struct occl_signature *sig, struct occl_line *out_line) {
+    const struct occl_line *shared = occl_line_at(record, index);
+    if (occl_observe32(&shared->ready) == 0)
+        return false;
+    occl_copy_out(out_line, shared, LINE_BYTES);
+    OCCL_ENG_SETTLE(*out_line);
+    struct occl_signature theirs = occl_line_signature(out_line);
+    return out_line->peers == key.peers && out_line->tag == key.tag &&
+           out_line->instance == key.instance &&
+           occl_signature_differ(sig, &theirs) == OCCL_FIELD_NONE;
+}
+
+/* Resolves the buffers of one line into the run. OCCL_E_FAULT: the lane cannot reach one. */
+static int fill_line(struct occl_eng_run *run, struct occl_eng_comm *comm, uint32_t index,
+                     const struct occl_line *line) {
+    uint32_t kind = run->plan.kind, rank = rank_of_line(run->key, index);
+    uint32_t src_region = OCCL_ENG_REGION_NONE, dst_region = OCCL_ENG_REGION_NONE;
+    void *src = NULL, *dst = NULL;
+    void *line_bytes = occl_line_at(run->record, index)->inlined;
+    int status = OCCL_OK;
+    if (occl_eng_needs_src(kind, run->plan.root, index))
+        status = occl_eng_resolve(comm, rank, &line->u.ref.src, run->plan.total_bytes, line_bytes,
+                                  &src, &src_region);
+    if (status == OCCL_OK && occl_eng_needs_dst(kind, run->plan.root, index))
+        status = occl_eng_resolve(comm, rank, &line->u.ref.dst, run->plan.total_bytes, line_bytes,
+                                  &dst, &dst_region);
+    if (status != OCCL_OK)
+        return OCCL_E_FAULT;
+    occl_eng_run_fill(run, index, rank, src, src_region, dst, dst_region);
+    return OCCL_OK;
+}
+
+/* The key, signature and plan of the record, from its first line. False: no op to execute. */
+static bool describe(struct occl_eng_run *run, uint32_t records, uint32_t ranks) {
+    struct occl_line line;
+    uint64_t bytes;
+    if (occl_observe32(&occl_line_at(run->record, 0)->ready) == 0)
+        return false;
+    occl_copy_out(&line, occl_line_at(run->record, 0), LINE_BYTES);
+    OCCL_ENG_SETTLE(line);
+    run->key = (struct occl_op_key){line.peers, line.tag, line.instance};
+    run->signature = occl_line_signature(&line);
+    struct occl_place place = occl_place_of(run->key, records);
+    if (place.slot != run->slot || place.print != run->print)
+        return false;
+    if (occl_eng_check_signature(&run->signature, ranks, &bytes) != OCCL_OK)
+        return false;
+    bool pair = run->signature.kind == OCCL_OP_SEND || run->signature.kind == OCCL_OP_RECV;
+    if (pair == (run->key.peers == OCCL_PEERS_ALL))
+        return false;
+    return (!pair || ((run->key.peers >> 16) < ranks && (run->key.peers & 0xffffu) < ranks)) &&
+           occl_local_plan_make(&run->signature, pair ? 2 : ranks, &run->plan) == OCCL_OK &&
+           run->plan.strand_count > 0;
+}
+
+/* With the record entered. OCCL_OK: the run can be queued. OCCL_E_INVALID: nothing to execute.
+ * OCCL_E_FAULT: a buffer that lanes cannot reach; the record is aborted. */
+static int fill_record(struct occl_eng_lane *lane, struct occl_eng_run *run,
+                       struct occl_eng_comm *comm) {
+    if (!describe(run, comm->records.records, comm->ranks))
+        return OCCL_E_INVALID;
+    occl_eng_run_begin(lane, run);
+    int status = OCCL_OK;
+    uint32_t about = OCCL_RANK_NONE;
+    for (uint32_t i = 0; i < run->plan.member_count; i++) {
+        struct occl_line line;
+        if (!copy_line(run->record, i, run->key, &run->signature, &line))
+            return OCCL_E_INVALID;
+        if (i == 0)
+            run->first_ticks = line.submit_ticks;
+        if (status == OCCL_OK) {
+            status = fill_line(run, comm, i, &line);
+            about = rank_of_line(run->key, i);
+        }
+    }
+    if (status != OCCL_OK)
+        abort_record(lane, comm, run->record, run->key, run->plan.member_count, status, about);
+    return status;
+}
+
+bool occl_eng_record_start(struct occl_eng_lane *lane, struct occl_eng_comm *comm, uint32_t slot,
+                           uint32_t op_class, uint64_t submit_ticks) {
+    struct occl_eng_run *run = occl_eng_run_take(lane, comm);
+    if (!run)
+        return false;
+    run->record = occl_record_at(&comm->records, slot);
+    run->slot = slot;
+    run->print = occl_observe64(&run->record->word) & OCCL_WORD_PRINT_MASK;
+    run->run_class = op_class;
+    run->last_ticks = submit_ticks;
+    uint32_t members = members_of(comm, run->print);
+    int status = OCCL_E_INVALID;
+    if (occl_record_lane_enter(run->record, run->print, members)) {
+        status = fill_record(lane, run, comm);
+        occl_record_lane_leave(run->record, members);
+    }
+    if (status != OCCL_OK) {
+        occl_eng_bump(&lane->counters.ignored, 1);
+        occl_eng_run_give_back(lane, run);
+        return true;
+    }
+    comm->slot_run[slot] = run;
+    occl_eng_run_queue(lane, run);
+    return true;
+}
+
+static void want(struct occl_eng_lane *lane, struct occl_eng_comm *comm, uint32_t slot) {
+    comm->wanted[slot / 64] |= 1ull << slot % 64;
+    if (occl_eng_list_empty(&comm->wanted_link))
+        occl_eng_list_append(&lane->wanted, &comm->wanted_link);
+}
+
+bool occl_eng_record_start_wanted(struct occl_eng_lane *lane, struct occl_eng_comm *comm) {
+    bool left = false;
+    for (uint32_t word = 0; word < OCCL_RECORDS / 64; word++) {
+        uint64_t bits = comm->wanted[word];
+        while (bits) {
+            uint32_t slot = word * 64 + (uint32_t)__builtin_ctzll(bits);
+            bits &= bits - 1;
+            if (comm->slot_run[slot]) {
+                left = true; /* of an earlier op; reaped once its last lane has let go */
+                continue;
+            }
+            if (!occl_eng_record_start(lane, comm, slot, occl_eng_class_of(comm, 255), 0))
+                return false;
+            comm->wanted[word] &= ~(1ull << slot % 64);
+        }
+    }
+    if (!left)
+        occl_eng_list_take(&comm->wanted_link);
+    return true;
+}
+
+void occl_eng_execute(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
+                      const struct occl_sqe *sqe) {
+    struct occl_place place = occl_place_of(sqe->key, comm->records.records);
+    if (comm->failed_status != OCCL_OK || place.slot != sqe->slot ||
+        (sqe->priority > 3 && sqe->priority != 255)) {
+        occl_eng_bump(&lane->counters.ignored, 1);
+        return;
+    }
+    struct occl_eng_run *run = comm->slot_run[place.slot];
+    if (run && run->print == place.print)
+        return; /* several ranks may ask for the same record */
+    if (run || !occl_eng_record_start(lane, comm, place.slot,
+                                      occl_eng_class_of(comm, sqe->priority), sqe->submit_ticks))
+        want(lane, comm, place.slot);
+}
+
+/* Executes the claimed strand; decides the record when it was the last one or faulted. */
+static bool execute_strand(struct occl_eng_lane *lane, struct occl_eng_run *run, uint32_t index,
+                           uint64_t *out_bytes) {
+    uint32_t count = run->plan.strand_count, now;
+    int status = occl_eng_slice(lane, run, index);
+    if (status != OCCL_OK) {
+        abort_record(lane, run->comm, run->record, run->key, run->plan.member_count, status,
+                     occl_eng_run_fault_rank(run));
+        return false;
+    }
+    *out_bytes = occl_local_strand_traffic(&run->plan, index);
+    if (occl_add32(&run->record->strands_done, 1) + 1 != count)
+        return index + 1 < count;
+    if (occl_record_decide(run->record, OCCL_REC_LOCAL, OCCL_REC_WORD(OCCL_REC_DONE, 0, 0), &now)) {
+        occl_count64(&run->job->ops, 1);
+        occl_eng_bump(&lane->counters.ops_completed, 1);
+        announce(lane, run->comm, run->record, run->key, run->plan.member_count);
+    }
+    return false;
+}
+
+bool occl_eng_record_slice(struct occl_eng_lane *lane, struct occl_eng_run *run,
+                           uint64_t *out_bytes) {
+    struct occl_record *record = run->record;
+    uint32_t members = run->plan.member_count, count = run->plan.strand_count;
+    bool more = false;
+    if (occl_record_lane_enter(record, run->print, members)) {
+        /* The private count bounds the work, whatever the shared one is made to say. */
+        if (occl_add32(&run->claims, 1) < count) {
+            uint32_t index = occl_add32(&record->strands_next, 1);
+            if (index < count)
+                more = execute_strand(lane, run, index, out_bytes);
+        }
+        occl_record_lane_leave(record, members);
+    }
+    if (!more)
+        occl_eng_run_stop(run, OCCL_ENG_RUN_OVER);
+    return more;
+}
