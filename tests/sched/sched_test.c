@@ -158,6 +158,23 @@ static void lower_classes_age(void **state) {
     assert_true(aged * 4 <= decisions + 4);
 }
 
+/* With so many old bulk ops that all are due all the time, the urgent op keeps its three quarters. */
+static void ageing_takes_a_quarter_at_most(void **state) {
+    uint32_t urgent = 0;
+    (void)state;
+    start_default();
+    uint32_t job = job_of(1, 1, 1, 1);
+    for (uint32_t i = 0; i < 1000; i++)
+        add(job, 0, i);
+    add(job, 3, 5000);
+    for (uint32_t i = 0; i < 4000; i++) {
+        struct occl_sched_visit v = next();
+        urgent += v.user == 5000;
+        report(v.id, OCCL_SCHED_BUDGET, 1, SLICE_BYTES);
+    }
+    assert_in_range(urgent, 3000, 3500);
+}
+
 /* Share of tenant A's bytes, in thousandths, over n visits; every op stays runnable. */
 static uint32_t share_of(uint32_t job, uint32_t visits, uint32_t uneven) {
     uint64_t all = 0, own = 0;
@@ -578,6 +595,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(urgent_class_first, teardown),
         cmocka_unit_test_teardown(lower_classes_age, teardown),
+        cmocka_unit_test_teardown(ageing_takes_a_quarter_at_most, teardown),
         cmocka_unit_test_teardown(weights_share_bytes, teardown),
         cmocka_unit_test_teardown(jobs_share_inside_their_tenant, teardown),
         cmocka_unit_test_teardown(outside_work_is_charged, teardown),
