@@ -2,7 +2,8 @@
 /* Speaks the administrator's side of the socket and answers from a file: what tests of tools need
  * of a daemon, in every state they want to see.
  *
- *   fake_daemon --socket PATH [--private] [--answers FILE] [--mute] [--late-ms N] [--locked]
+ *   fake_daemon --socket PATH [--private] [--answers FILE] [--requests FILE] [--mute]
+ *               [--late-ms N] [--locked]
  *
  * FILE holds one JSON object: verb -> answer; an answer with "status" < 0 is refused with "text".
  * The last request is written to PATH.request. --mute accepts and never answers, --late-ms listens
@@ -32,6 +33,7 @@
 struct options {
     const char *socket;
     const char *answers;
+    const char *requests;
     bool private_mode, mute, locked;
     int late_ms;
 };
@@ -58,9 +60,7 @@ static json_t *answer_of(const struct options *options, const char *verb) {
 }
 
 static void note_request(const struct options *options, const char *text) {
-    char path[256];
-    (void)snprintf(path, sizeof path, "%s.request", options->socket);
-    FILE *file = fopen(path, "we");
+    FILE *file = options->requests ? fopen(options->requests, "we") : NULL;
     if (!file)
         return;
     (void)fputs(text, file);
@@ -177,6 +177,8 @@ int main(int argc, char **argv) {
             options.socket = next;
         else if (strcmp(argv[i], "--answers") == 0)
             options.answers = next;
+        else if (strcmp(argv[i], "--requests") == 0)
+            options.requests = next;
         else if (strcmp(argv[i], "--late-ms") == 0)
             options.late_ms = atoi(next);
     }
