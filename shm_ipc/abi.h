@@ -91,9 +91,9 @@ OCCL_ABI_SIZE(occl_op_key, 12);
  * | cq.tail         | daemon | client | publish | observe | completion bytes before the index    |
  * | cq.head         | client | daemon | publish | observe | completion space is free again       |
  * | daemon_sleeping | daemon | client | note    | peek    | doorbell needed; fences: wake.h      |
- * | cq_sleepers     | client | daemon | add     | peek    | wake needed, after bell_fence        |
- * | cq_bell         | daemon | client | add     | observe | futex word the client sleeps on; the |
- * |                 |        |        |         |         | daemon wakes it and never waits      |
+ * | cq_sleepers     | client | daemon | add     | look    | wake needed; Dekker with cq_bell     |
+ * | cq_bell         | both   | client | add     | observe | changes with each completion; futex  |
+ * |                 |        |        |         |         | word that the daemon only wakes      |
  * | session_state   | daemon | client | publish | observe | why it ended, before the state       |
  *
  * Each index has a cache line of its own. The daemon believes nothing in this page: it keeps
@@ -208,7 +208,11 @@ struct occl_job_page {
     uint32_t gate_bell;          /* futex word, changes whenever a grant grows or the gate opens */
     uint64_t granted_bytes;      /* grows only; compared with the job's charged bytes */
     uint64_t charged_bytes_seen; /* what the daemon last summed up over the job */
-    uint64_t reserved[3];
+    uint32_t node_ranks; /* rank sessions attached to the daemon, of all jobs: when they outnumber
+                            the cores, client threads give up the core after each slice and never
+                            spin without yielding */
+    uint32_t reserved0;
+    uint64_t reserved[2];
 };
 OCCL_ABI_SIZE(occl_job_page, 64);
 

@@ -11,7 +11,8 @@
  * |            |                 |                 |                 | of who published sq.tail |
  * | any thread | its parker      | word bit 0      | word's sequence | whoever calls parker_wake |
  * | member     | record.state    | record.sleepers | record.state    | whoever decided the state |
- * | client     | session.cq_bell | cq_sleepers     | cq.tail         | lane that published cq.tail
+ * | client     | session.cq_bell | cq_sleepers     | cq_bell         | lane that published cq.tail
+ * | |            |                 |                 |                 | and then changed the bell
  * |
  *
  * Memory order. Announcing and looking, and changing and looking, are a Dekker pattern: at least
@@ -62,16 +63,15 @@ static inline bool occl_word_wake(uint32_t *word, const uint32_t *sleepers, uint
     return true;
 }
 
-/* After occl_ring_publish on a completion ring: wakes the session's sleepers. Daemon. True when it
- * made a system call. The bell changes first, so that a client between its look at cq.tail and its
- * sleep does not fall asleep. */
+/* After occl_ring_publish on a completion ring: wakes the session's sleepers. Daemon, and a
+ * client's thread that has taken out completions others wait for. True when it made a system call.
+ *
+ * The bell changes every time, also when nobody sleeps: so a waiter that reads the bell, then looks
+ * for what it needs, then sleeps on the bell as it was (occl_waiter_step) misses nothing, whatever
+ * it looks at. The addition is a full barrier, so this costs no more than a fence would. */
 static inline bool occl_cq_wake(uint32_t *cq_bell, const uint32_t *cq_sleepers) {
-    occl_bell_fence();
-    if (occl_peek32(cq_sleepers) == 0)
-        return false;
     (void)occl_add32(cq_bell, 1);
-    (void)occl_futex_wake(cq_bell, OCCL_WAKES_MAX); /* the others wake by their bounded sleep */
-    return true;
+    return occl_word_wake(cq_bell, cq_sleepers, OCCL_WAKES_MAX);
 }
 
 /* ---- submission doorbell ---- */
