@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verb `ops`, and an op as JSON. */
+#include <stdio.h>
+
+#include "daemon/admin.h"
+#include "shm_ipc/datatype.h"
+
+static void put_pair(json_t *object, const struct occl_op_view *op) {
+    bool pair = op->key.peers != OCCL_PEERS_ALL;
+    occl_admin_put(object, "root",
+                   op->signature.kind == OCCL_OP_BROADCAST ? json_integer(op->signature.root)
+                                                           : json_null());
+    occl_admin_put(object, "source", pair ? json_integer(op->key.peers >> 16) : json_null());
+    occl_admin_put(object, "destination",
+                   pair ? json_integer(op->key.peers & 0xffffu) : json_null());
+}
+
+static void put_masks(json_t *object, const struct occl_op_view *op) {
+    char text[200];
+    uint64_t missing = op->members_mask & ~op->arrived_mask;
+    occl_admin_put(object, "arrived", occl_admin_ranks(op->arrived_mask));
+    occl_opview_ranges(op->arrived_mask, text, sizeof text);
+    occl_admin_put_text(object, "arrived_text", text);
+    occl_admin_put(object, "missing", occl_admin_ranks(missing));
+    occl_opview_ranges(missing, text, sizeof text);
+    occl_admin_put_text(object, "missing_text", text);
+    occl_admin_put(object, "waiting", occl_admin_ranks(op->waiting_mask));
+}
+
+static const char *state_word(const struct occl_op_view *op) {
+    static const char *const words[] = {"waiting", "runnable", "running"};
+    /* All have come and nobody has taken it up yet. */
+    if (op->state == 0 && !(op->members_mask & ~op->arrived_mask))
+        return "runnable";
+    return op->state < 3 ? words[op->state] : "";
+}
+
+static void step_text(const struct occl_op_view *op, char *out_text, uint32_t bytes) {
+    if (op->state == 0)
+        (void)snprintf(out_text, bytes, "waits for members");
+    else
+        (void)snprintf(out_text, bytes, "strands %u done, %u taken", op->strands_done, op->strands);
+}
+
+json_t *occl_admin_op(const struct occl_admin_query *query, const struct occl_op_view *op) {
+    const struct occl_signature *sig = &op->signature;
+    char step[64];
+    uint64_t bytes = 0;
+    json_t *object = json_object();
+    uint64_t age = occl_admin_age(query->daemon, op->since_ns);
+    if (__builtin_mul_overflow(sig->count, (uint64_t)occl_dtype_bytes(sig->dtype), &bytes))
+        bytes = INT64_MAX;
+    step_text(op, step, sizeof step);
+    occl_admin_put_text(object, "job", op->comm->job->name);
+    occl_admin_put_text(object, "tenant", op->comm->job->tenant->text);
+    occl_admin_put_text(object, "comm", op->comm->name);
+    occl_admin_put_number(object, "comm_uid", op->comm->uid);
+    occl_admin_put_number(object, "tag", op->key.tag);
+    occl_admin_put_number(object, "instance", op->key.instance);
+    occl_admin_put_text(object, "kind", occl_opview_kind(sig->kind));
+    occl_admin_put_text(object, "dtype",
+                        sig->kind == OCCL_OP_BARRIER ? "" : occl_dtype_name(sig->dtype));
+    occl_admin_put_text(object, "redop",
+                        sig->kind == OCCL_OP_ALL_REDUCE ? occl_redop_name(sig->redop) : "");
+    occl_admin_put_number(object, "count", sig->count);
+    occl_admin_put_number(object, "bytes", bytes);
+    put_pair(object, op);
+    occl_admin_put_text(object, "state", state_word(op));
+    occl_admin_put_text(object, "path", op->in_record ? "record" : "daemon");
+    put_masks(object, op);
+    occl_admin_put_number(object, "age_ns", age);
+    occl_admin_put_number(object, "since_ns", occl_clock_wall_ns(query->daemon->clock) - age);
+    occl_admin_put_number(object, "preemptions", op->preemptions);
+    occl_admin_put_number(object, "attempts", op->attempts);
+    occl_admin_put_number(object, "strands", op->strands);
+    occl_admin_put_number(object, "strands_done", op->strands_done);
+    occl_admin_put_text(object, "step", step);
+    return object;
+}
+
+int occl_admin_ops(struct occl_admin_query *query, json_t *answer) {
+    struct occl_op_list list;
+    json_t *ops = json_array();
+    occl_totals_scan(query->daemon, &list);
+    bool truncated = list.truncated;
+    for (uint32_t i = 0; i < list.count; i++) {
+        if (!occl_admin_wants_op(query, &list.ops[i]))
+            continue;
+        if (json_array_size(ops) == OCCL_ADMIN_OPS_MAX) {
+            truncated = true;
+            break;
+        }
+        (void)json_array_append_new(ops, occl_admin_op(query, &list.ops[i]));
+    }
+    occl_opview_free(&list);
+    occl_admin_put(answer, "ops", ops);
+    occl_admin_put_bool(answer, "truncated", truncated);
+    return OCCL_OK;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is not complete: undecided records of the communicator pages, and the engine's ops. Each field of
+ * a page is read once into a local copy; ranks, masks and times made of them are bounded, so a scribbled
+ * page can only make its own job's picture wrong. */
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/occld.h"
+
+#define OPS_FIRST 64
+#define OPS_MAX 16384
+
+const char *occl_opview_kind(uint32_t kind) {
+    switch (kind) {
+    case OCCL_OP_ALL_REDUCE:
+        return "all_reduce";
+    case OCCL_OP_BROADCAST:
+        return "broadcast";
+    case OCCL_OP_BARRIER:
+        return "barrier";
+    case OCCL_OP_SEND:
+    case OCCL_OP_RECV:
+        return "send_recv";
+    default:
+        return "";
+    }
+}
+
+void occl_opview_ranges(uint64_t mask, char *out_text, uint32_t bytes) {
+    uint32_t used = 0;
+    out_text[0] = '\0';
+    for (uint32_t first = 0; first < 64; first++) {
+        if (!(mask >> first & 1))
+            continue;
+        uint32_t last = first;
+        while (last + 1 < 64 && (mask >> (last + 1) & 1))
+            last++;
+        int length = snprintf(out_text + used, bytes - used, last > first ? "%s%u-%u" : "%s%u",
+                              used ? "," : "", first, last);
+        if (length < 0 || (uint32_t)length >= bytes - used)
+            return;
+        used += (uint32_t)length;
+        first = last;
+    }
+}
+
+void occl_opview_free(struct occl_op_list *list) {
+    free(list->ops);
+    memset(list, 0, sizeof *list);
+}
+
+static struct occl_op_view *append(struct occl_op_list *list) {
+    if (list->count == list->room) {
+        uint32_t room = list->room ? list->room * 2 : OPS_FIRST;
+        struct occl_op_view *ops =
+            list->count < OPS_MAX ? realloc(list->ops, room * sizeof *ops) : NULL;
+        if (!ops) {
+            list->truncated = true;
+            return NULL;
+        }
+        list->ops = ops;
+        list->room = room;
+    }
+    struct occl_op_view *op = &list->ops[list->count++];
+    memset(op, 0, sizeof *op);
+    return op;
+}
+
+static uint64_t all_ranks(const struct occl_comm *comm) {
+    return comm->ranks == 64 ? ~0ull : (1ull << comm->ranks) - 1;
+}
+
+/* ranks of a pair, bounded; a pair that names no rank of the communicator needs nobody. */
+static uint64_t pair_mask(const struct occl_comm *comm, uint32_t peers) {
+    uint32_t source = peers >> 16;
+    uint32_t target = peers & 0xffffu;
+    if (source >= comm->ranks || target >= comm->ranks)
+        return 0;
+    return 1ull << source | 1ull << target;
+}
+
+/* ---- records ---- */
+
+static void take_times(const struct occl_comm *comm, struct occl_line *line, uint64_t rank_bit,
+                       struct occl_op_view *op) {
+    const struct occl_ticks_scale *scale = &comm->job->tenant->daemon->scale;
+    uint64_t submitted = occl_ticks_to_ns(scale, occl_peek64(&line->submit_ticks));
+    uint64_t waits = occl_peek64(&line->wait_since_ticks);
+    bool notify = occl_peek32(&line->notify) != 0;
+    if (op->since_ns == 0 || submitted < op->since_ns)
+        op->since_ns = submitted;
+    if (waits || notify)
+        op->waiting_mask |= rank_bit;
+    uint64_t since = waits ? occl_ticks_to_ns(scale, waits) : submitted;
+    if ((waits || notify) && since > op->waiting_since_ns)
+        op->waiting_since_ns = since;
+}
+
+/* Rank of a line, as the kind of the op demands. */
+static uint32_t line_rank(const struct occl_op_view *op, const struct occl_line *line,
+                          uint32_t index) {
+    if (op->key.peers == OCCL_PEERS_ALL)
+        return index;
+    return line->kind == OCCL_OP_SEND ? op->key.peers >> 16 : op->key.peers & 0xffffu;
+}
+
+static void scan_record(struct occl_comm *comm, struct occl_record *rec,
+                        struct occl_op_list *list) {
+    uint32_t kind = occl_rec_kind(occl_observe32(&rec->state));
+    struct occl_op_view op;
+    memset(&op, 0, sizeof op);
+    op.comm = comm;
+    op.in_record = true;
+    bool first = true;
+    uint32_t lines = comm->ranks;
+    for (uint32_t i = 0; i < lines; i++) {
+        struct occl_line *line = occl_line_at(rec, i);
+        if (!occl_observe32(&line->ready))
+            continue;
+        if (first) {
+            op.key = (struct occl_op_key){occl_peek32(&line->peers), occl_peek32(&line->tag),
+                                          occl_peek32(&line->instance)};
+            op.signature = occl_line_signature(line);
+            op.members_mask = op.key.peers == OCCL_PEERS_ALL ? all_ranks(comm)
+                                                             : pair_mask(comm, op.key.peers);
+            if (op.key.peers != OCCL_PEERS_ALL && lines > 2)
+                lines = 2;
+            first = false;
+        }
+        uint32_t rank = line_rank(&op, line, i);
+        if (rank >= comm->ranks)
+            continue;
+        op.arrived_mask |= 1ull << rank;
+        take_times(comm, line, 1ull << rank, &op);
+    }
+    if (first)
+        return;
+    op.state = kind == OCCL_REC_LOCAL ? 2 : 0;
+    if (kind == OCCL_REC_LOCAL) {
+        op.strands = occl_peek32(&rec->strands_next);
+        op.strands_done = occl_peek32(&rec->strands_done);
+    }
+    struct occl_op_view *slot = append(list);
+    if (slot)
+        *slot = op;
+}
+
+void occl_opview_scan_comm(struct occl_comm *comm, struct occl_op_list *list) {
+    for (uint32_t slot = 0; slot < comm->records.records; slot++) {
+        struct occl_record *rec = occl_record_at(&comm->records, slot);
+        if (!(occl_observe64(&rec->word) & OCCL_WORD_CLAIMED))
+            continue;
+        uint32_t kind = occl_rec_kind(occl_observe32(&rec->state));
+        if (kind == OCCL_REC_OPEN || kind == OCCL_REC_LOCAL)
+            scan_record(comm, rec, list);
+    }
+}
+
+/* ---- engine ---- */
+
+static void add_engine_op(struct occl_daemon *daemon, const struct occl_engine_op_view *view,
+                          struct occl_op_list *list) {
+    struct occl_comm *comm;
+    HASH_FIND(in_daemon, daemon->comms, &view->comm_uid, sizeof view->comm_uid, comm);
+    /* Ops of records are in the pages already. */
+    if (!comm || view->from_record)
+        return;
+    struct occl_op_view *op = append(list);
+    if (!op)
+        return;
+    op->comm = comm;
+    op->key = view->key;
+    op->signature = view->signature;
+    op->members_mask =
+        view->key.peers == OCCL_PEERS_ALL ? all_ranks(comm) : pair_mask(comm, view->key.peers);
+    op->arrived_mask = view->arrived_mask & all_ranks(comm);
+    op->since_ns = occl_ticks_to_ns(&daemon->scale, view->first_ticks);
+    op->preemptions = view->preemptions;
+    op->attempts = view->attempts;
+    op->strands = view->strands;
+    op->strands_done = view->strands_done;
+    op->state = view->state;
+    op->waiting_since_ns = op->since_ns;
+    /* Who waits in a ring op is not written anywhere; a member with a waiting thread may. */
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        const struct occl_session *session = comm->seats[rank].session;
+        if ((op->arrived_mask >> rank & 1) && session &&
+            occl_peek32(&session->page->threads_waiting))
+            op->waiting_mask |= 1ull << rank;
+    }
+}
+
+void occl_opview_scan_engine(struct occl_daemon *daemon, struct occl_op_list *list) {
+    static const uint32_t max = 4096;
+    struct occl_engine_op_view *views = malloc(max * sizeof *views);
+    if (!views) {
+        list->truncated = true;
+        return;
+    }
+    uint32_t count = occl_engine_ops(daemon->engine, views, max);
+    for (uint32_t i = 0; i < count; i++)
+        add_engine_op(daemon, &views[i], list);
+    if (count == max)
+        list->truncated = true;
+    free(views);
+}
+
+/* ---- notes ---- */
+
+void occl_opview_note(const struct occl_comm *comm, uint32_t rank,
+                      struct occl_note_view *out_note) {
+    struct occl_rank_note *note = occl_note_at(&comm->records, rank);
+    uint64_t ticks = occl_peek64(&note->last_ticks);
+    out_note->last_key =
+        (struct occl_op_key){occl_peek32(&note->last_key.peers), occl_peek32(&note->last_key.tag),
+                             occl_peek32(&note->last_key.instance)};
+    out_note->last_kind = occl_peek32(&note->last_kind);
+    out_note->last_ns = ticks ? occl_ticks_to_ns(&comm->job->tenant->daemon->scale, ticks) : 0;
+    out_note->ops_done = occl_peek64(&note->ops_done);
+    out_note->bytes_done = occl_peek64(&note->bytes_done);
+    out_note->bytes_executed = occl_peek64(&note->bytes_executed);
+    out_note->errors = occl_peek64(&note->errors);
+}

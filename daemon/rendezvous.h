@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A rendezvous as rendezvous.c keeps it and the inspection shows it. */
+#ifndef DAEMON_RENDEZVOUS_H
+#define DAEMON_RENDEZVOUS_H
+
+#include "daemon/occld.h"
+
+struct occl_waiter_seat {
+    struct occl_session *session; /* NULL: this rank has not come */
+    uint64_t request;
+};
+
+/* Owned by the daemon's table, for its job. */
+struct occl_rendezvous {
+    uint8_t secret[OCCL_UNIQUE_ID_SECRET_BYTES];
+    struct occl_job *job;
+    struct occl_waiter_seat *waiters; /* [ranks] while waiting, then NULL */
+    bool waiting;
+    bool named;
+    uint32_t ranks, came;
+    uint32_t first_rank; /* who said how many ranks there are */
+    uint32_t priority;
+    uint64_t default_deadline_ns;
+    uint64_t born_ns;
+    uint64_t comm_uid;
+    int status; /* OCCL_OK: became a communicator; else why it failed */
+    char name[OCCL_NAME_BYTES];
+    char text[OCCL_DETAIL_BYTES];
+    struct occl_timer timer;
+    UT_hash_handle in_daemon;
+};
+
+uint64_t occl_rendezvous_arrived_mask(const struct occl_rendezvous *meeting);
+
+#endif

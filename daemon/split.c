@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Splitting a communicator: all ranks of the parent call it, each with a color and a key. Calls meet by
+ * their sequence number, so several splits of one parent may be under way. Ranks of one color form a
+ * communicator, ordered by key, then by rank in the parent. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/occld.h"
+
+/* Splits of one parent that wait at once; more is a rank that runs away. */
+#define SPLITS_MAX 256
+
+struct part {
+    struct occl_session *session; /* NULL: this rank has not called */
+    uint64_t request;
+    int32_t color, key;
+    uint32_t rank;
+};
+
+struct occl_split {
+    struct occl_comm *parent;
+    uint32_t sequence;
+    uint32_t came;
+    char name[OCCL_NAME_BYTES];
+    struct occl_timer timer;
+    TAILQ_ENTRY(occl_split) in_comm;
+    struct part parts[];
+};
+
+static void destroy(struct occl_split *split) {
+    struct occl_comm *parent = split->parent;
+    occl_loop_timer_cancel(parent->job->tenant->daemon->loop, &split->timer);
+    TAILQ_REMOVE(&parent->splits, split, in_comm);
+    free(split);
+}
+
+static void fail(struct occl_split *split, int status, const char *text) {
+    for (uint32_t rank = 0; rank < split->parent->ranks; rank++) {
+        struct part *part = &split->parts[rank];
+        /* The one that ended is not told. */
+        if (part->session && part->session->phase == OCCL_PHASE_LIVE)
+            occl_session_reply(part->session, part->request, status, "%s", text);
+    }
+    destroy(split);
+}
+
+void occl_split_fail_all(struct occl_comm *parent, int status, const char *text) {
+    struct occl_split *split;
+    while ((split = TAILQ_FIRST(&parent->splits)) != NULL)
+        fail(split, status, text);
+}
+
+static void timed_out(struct occl_timer *timer) {
+    struct occl_split *split = timer->owner;
+    char ranks[OCCL_NAME_BYTES * 3];
+    char text[OCCL_DETAIL_BYTES];
+    uint64_t missing = 0;
+    for (uint32_t rank = 0; rank < split->parent->ranks; rank++)
+        if (!split->parts[rank].session)
+            missing |= 1ull << rank;
+    occl_opview_ranges(missing, ranks, sizeof ranks);
+    (void)snprintf(text, sizeof text,
+                   "split %u of communicator %s: time-out; of %u ranks these have not called it: %s",
+                   split->sequence, split->parent->name, split->parent->ranks, ranks);
+    fail(split, OCCL_E_TIMEOUT, text);
+}
+
+static int by_color_key_rank(const void *left, const void *right) {
+    const struct part *a = left;
+    const struct part *b = right;
+    if (a->color != b->color)
+        return a->color < b->color ? -1 : 1;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return a->rank < b->rank ? -1 : 1;
+}
+
+/* One color: parts [0, count). */
+static void make_one(struct occl_split *split, const struct part *parts, uint32_t count) {
+    struct occl_session *sessions[OCCL_LOCAL_RANKS_MAX];
+    uint64_t requests[OCCL_LOCAL_RANKS_MAX];
+    struct occl_detail detail;
+    uint64_t uid;
+    for (uint32_t i = 0; i < count; i++) {
+        sessions[i] = parts[i].session;
+        requests[i] = parts[i].request;
+    }
+    struct occl_comm_request request = {
+        .job = split->parent->job,
+        .name = split->name,
+        .ranks = count,
+        .priority = split->parent->priority_set ? split->parent->priority : 255,
+        .default_deadline_ns = split->parent->default_deadline_ns,
+        .sessions = sessions,
+        .requests = requests,
+    };
+    if (occl_comm_create(&request, &uid, &detail) == OCCL_OK)
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        occl_session_reply_detail(sessions[i], requests[i], &detail);
+}
+
+static void answer_none(const struct part *part) {
+    struct occl_msg_comm msg;
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, OCCL_MSG_COMM, part->request);
+    occl_session_send(part->session, &msg, sizeof msg, NULL, 0);
+}
+
+static void complete(struct occl_split *split) {
+    struct part parts[OCCL_LOCAL_RANKS_MAX];
+    uint32_t ranks = split->parent->ranks;
+    memcpy(parts, split->parts, ranks * sizeof *parts);
+    qsort(parts, ranks, sizeof *parts, by_color_key_rank);
+    for (uint32_t first = 0; first < ranks;) {
+        uint32_t last = first + 1;
+        if (parts[first].color < 0) {
+            answer_none(&parts[first]);
+        } else {
+            while (last < ranks && parts[last].color == parts[first].color)
+                last++;
+            make_one(split, &parts[first], last - first);
+        }
+        first = last;
+    }
+    destroy(split);
+}
+
+static struct occl_split *find_or_start(struct occl_comm *parent,
+                                        const struct occl_msg_comm_split *msg,
+                                        struct occl_detail *detail) {
+    struct occl_split *split;
+    uint32_t count = 0;
+    TAILQ_FOREACH(split, &parent->splits, in_comm) {
+        if (split->sequence == msg->sequence)
+            return split;
+        count++;
+    }
+    if (count >= SPLITS_MAX) {
+        (void)occl_detail_set(detail, OCCL_E_QUOTA, 0,
+                              "communicator %s: %u splits wait for ranks already", parent->name,
+                              count);
+        return NULL;
+    }
+    split = calloc(1, sizeof *split + parent->ranks * sizeof split->parts[0]);
+    if (!split) {
+        (void)occl_detail_set(detail, OCCL_E_NO_MEMORY, 0, "no memory for a split");
+        return NULL;
+    }
+    split->parent = parent;
+    split->sequence = msg->sequence;
+    split->timer = (struct occl_timer){.fired = timed_out, .owner = split};
+    (void)snprintf(split->name, sizeof split->name, "%s", msg->name);
+    TAILQ_INSERT_TAIL(&parent->splits, split, in_comm);
+    return split;
+}
+
+static int check_request(struct occl_session *session, const struct occl_msg_comm_split *msg,
+                         const struct occl_seat *seat, struct occl_detail *detail) {
+    if (!seat)
+        return occl_detail_set(detail, OCCL_E_HANDLE, 0,
+                               "communicator number %u: this process has none of that number",
+                               msg->comm);
+    if (session->daemon->draining)
+        return occl_detail_set(detail, OCCL_E_SHUTTING_DOWN, 0, "the daemon is shutting down");
+    const struct occl_comm *parent = seat->comm;
+    if (parent->state != OCCL_COMM_LIVE)
+        return occl_detail_set(detail, parent->end_status, 0, "%s", parent->end_text);
+    for (uint32_t rank = 0; rank < parent->ranks; rank++) {
+        if (parent->left_mask >> rank & 1)
+            return occl_detail_set(detail, OCCL_E_PEER_FAILED, 0,
+                                   "communicator %s: rank %u (host %s, pid %u) %s", parent->name,
+                                   rank, parent->seats[rank].who.host,
+                                   parent->seats[rank].who.pid, parent->seats[rank].cause);
+    }
+    return occl_name_check(msg->name, sizeof msg->name, "communicator name", detail);
+}
+
+void occl_split_handle(struct occl_session *session, const struct occl_msg_comm_split *msg) {
+    struct occl_loop *loop = session->daemon->loop;
+    struct occl_seat *seat = occl_comm_seat(session, msg->comm);
+    struct occl_split *split = NULL;
+    struct occl_detail detail;
+    int status = check_request(session, msg, seat, &detail);
+    if (status == OCCL_OK && !(split = find_or_start(seat->comm, msg, &detail)))
+        status = detail.status;
+    if (status == OCCL_OK && split->parts[seat->rank].session)
+        status = occl_detail_set(&detail, OCCL_E_BUSY, 0,
+                                 "split %u of communicator %s: rank %u has called it already",
+                                 msg->sequence, seat->comm->name, seat->rank);
+    if (status != OCCL_OK) {
+        occl_session_reply_detail(session, msg->h.request, &detail);
+        return;
+    }
+    split->parts[seat->rank] =
+        (struct part){session, msg->h.request, msg->color, msg->key, seat->rank};
+    split->came++;
+    if (split->came == seat->comm->ranks) {
+        complete(split);
+        return;
+    }
+    uint64_t due;
+    if (msg->timeout_ns == 0 ||
+        __builtin_add_overflow(occl_loop_now_ns(loop), msg->timeout_ns, &due))
+        return;
+    if ((!split->timer.place || split->timer.due_ns > due) &&
+        occl_loop_timer_set(loop, &split->timer, due) != OCCL_OK)
+        fail(split, OCCL_E_NO_MEMORY, "no memory for a timer");
+}

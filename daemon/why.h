@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who waits for whom: verdicts over the ranks that are missing, cycles of application waits, and the
+ * memory of communicators that ended. Control loop only. */
+#ifndef DAEMON_WHY_H
+#define DAEMON_WHY_H
+
+#include <jansson.h>
+
+#include "daemon/occld.h"
+
+/* ---- failures that a job remembers (why_failure.c) ---- */
+#define OCCL_FAILURES_KEPT 16
+struct occl_job_failure {
+    char comm[OCCL_NAME_BYTES];
+    uint64_t comm_uid;
+    int status;
+    uint32_t rank, pid;
+    char cause[OCCL_DETAIL_BYTES];
+    const char *verdict; /* "dead", "left", "unkillable", "revoked", "aborted" */
+    uint64_t at_ns;
+};
+void occl_why_comm_ended(const struct occl_comm *comm);
+/* An op was ended because a rank it needs has left; remembered once per rank and communicator. */
+void occl_why_member_left(struct occl_comm *comm, uint32_t rank);
+
+/* ---- the wait graph (why_graph.c) ---- */
+/* Processes are nodes. A process is blocked when all its threads that use occl wait, or, as a lesser
+ * certainty, when one does. Every op it waits in needs one of its missing members to come; so a set of
+ * processes is stuck when each waits only in ops that miss a member of the set. */
+struct occl_wait_node {
+    struct occl_session *session;
+    bool blocked;       /* it waits in at least one op */
+    bool fully_blocked; /* and all its threads that use occl wait */
+    bool stuck;         /* in the largest stuck set of blocked processes */
+    bool definite;      /* in the largest stuck set of fully blocked ones with settled waits */
+};
+/* A wait counts as certain once it has lasted this long: whoever was about to come has come. */
+#define OCCL_WAIT_SETTLED_NS 500000000ull
+struct occl_wait_graph {
+    const struct occl_op_list *list;
+    uint64_t now_ns;
+    struct occl_wait_node *nodes;
+    uint32_t count;
+};
+/* Over the ops of a list (all communicators of a daemon, or of some jobs). OCCL_E_NO_MEMORY. */
+int occl_why_graph_build(struct occl_daemon *daemon, const struct occl_op_list *list,
+                         struct occl_wait_graph *out_graph);
+void occl_why_graph_free(struct occl_wait_graph *graph);
+struct occl_wait_node *occl_why_node(const struct occl_wait_graph *graph,
+                                     const struct occl_session *session);
+
+#define OCCL_CYCLE_MAX 64
+struct occl_cycle_step {
+    const struct occl_op_view *op; /* node waits in it for the next step's node */
+    struct occl_session *session;
+    uint32_t rank;           /* of the node in op's communicator */
+    uint32_t waits_for_rank; /* the next node there */
+};
+struct occl_cycle {
+    struct occl_cycle_step steps[OCCL_CYCLE_MAX];
+    uint32_t count;
+    bool definite;
+    uint64_t signature; /* the same for the same waits, whoever comes first */
+    uint64_t waiting_since_ns; /* when the last of its waits began; 0: unknown */
+};
+/* Finds a cycle through a stuck node that no earlier call has returned; marks its nodes in `seen` (one
+ * byte a node). False: none is left. */
+bool occl_why_next_cycle(const struct occl_wait_graph *graph, unsigned char *seen,
+                         struct occl_cycle *out_cycle);
+void occl_why_cycle_text(const struct occl_cycle *cycle, char *out_text, uint32_t bytes);
+
+/* ---- one missing rank (why_rank.c) ---- */
+struct occl_late_view {
+    const struct occl_comm *comm;
+    uint32_t rank;
+    struct occl_session *session; /* NULL: gone */
+    const char *process;
+    const char *verdict;
+    struct occl_note_view note;
+    uint64_t last_activity_ns; /* monotonic; 0: none known */
+    bool culprit;              /* the end of a chain of waits */
+};
+void occl_why_rank(const struct occl_wait_graph *graph, const struct occl_comm *comm,
+                   uint32_t rank, struct occl_late_view *out_view);
+/* "rank 2 (host h, pid 7) has not come: ..." */
+void occl_why_rank_text(const struct occl_late_view *view, uint64_t now_ns, char *out_text,
+                        uint32_t bytes);
+/* "all_reduce #5", "broadcast tag 3 #1", "send_recv 0->1 tag 2 #4" */
+void occl_why_op_text(const struct occl_op_view *op, char *out_text, uint32_t bytes);
+
+/* ---- the answer to `why` (admin_why.c) ---- */
+json_t *occl_why_answer(struct occl_session *asker, json_t *request);
+
+#endif
