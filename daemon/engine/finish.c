@@ -10,11 +10,6 @@ uint32_t occl_eng_rank_of(const struct occl_eng_op *op, uint32_t index) {
     return index == 0 ? op->key.peers >> 16 : op->key.peers & 0xffffu;
 }
 
-static void drop_overflow(struct occl_eng_comm *comm, struct occl_op_key key) {
-    struct occl_place place = occl_place_of(key, comm->records.records);
-    occl_record_overflow_drop(occl_record_at(&comm->records, place.slot));
-}
-
 static void push(struct occl_eng_lane *lane, struct occl_eng_session *session,
                  const struct occl_cqe *cqe) {
     if (session->faulted)
@@ -32,7 +27,7 @@ void occl_eng_complete_refused(struct occl_eng_lane *lane, struct occl_eng_sessi
                                uint32_t about_rank) {
     struct occl_cqe cqe = {.user_data = sqe->user_data, .status = status, .about_rank = about_rank};
     if (comm)
-        drop_overflow(comm, sqe->key);
+        occl_eng_drop_overflow(comm, sqe->key, 1);
     push(lane, session, &cqe);
     occl_eng_bump(&lane->counters.ops_failed, 1);
     occl_count64(&session->job->errors, 1);
@@ -67,7 +62,6 @@ static void retire(struct occl_eng_lane *lane, struct occl_eng_op *op, uint32_t 
     struct occl_eng_member *m = occl_eng_member_at(op, index);
     struct occl_eng_session *session = m->session;
     struct occl_cqe cqe = *outcome;
-    drop_overflow(op->comm, op->key);
     occl_eng_list_take(&m->session_link);
     m->session = NULL;
     if (!session)

@@ -387,6 +387,7 @@ struct occl_eng_op *occl_eng_op_find(struct occl_eng_lane *lane, const struct oc
 int occl_eng_op_create(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
                        struct occl_op_key key, uint32_t members, struct occl_eng_op **out_op);
 void occl_eng_op_free(struct occl_eng_lane *lane, struct occl_eng_op *op);
+void occl_eng_drop_overflow(struct occl_eng_comm *comm, struct occl_op_key key, uint32_t count);
 /* The one way to change a state; asserts that the move is legal. */
 void occl_eng_op_set_state(struct occl_eng_op *op, enum occl_eng_op_state state);
 
@@ -410,7 +411,8 @@ void occl_eng_op_mismatch(struct occl_eng_lane *lane, struct occl_eng_op *op);
 void occl_eng_op_end(struct occl_eng_lane *lane, struct occl_eng_op *op);
 /* Ordered mode: is the op the oldest one of each of its members? */
 bool occl_eng_op_at_heads(struct occl_eng_op *op);
-/* Completion without an op in the table. */
+/* Completion of a submission that no op in the table counts. comm is NULL when none is named, or
+ * when the op that it came too late for has counted it. */
 void occl_eng_complete_refused(struct occl_eng_lane *lane, struct occl_eng_session *session,
                                struct occl_eng_comm *comm, const struct occl_sqe *sqe, int status,
                                uint32_t about_rank);

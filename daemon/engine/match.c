@@ -44,7 +44,7 @@ static void arrive_late(struct occl_eng_lane *lane, struct occl_eng_op *op,
                         const struct arrival *a) {
     op->arrived_mask |= 1ull << a->index;
     op->arrived++;
-    occl_eng_complete_refused(lane, a->session, a->comm, a->sqe, op->status, op->about_rank);
+    occl_eng_complete_refused(lane, a->session, NULL, a->sqe, op->status, op->about_rank);
     if (op->arrived == op->members)
         occl_eng_op_free(lane, op);
 }

@@ -117,7 +117,8 @@ struct occl_eng_run *occl_eng_run_take(struct occl_eng_lane *lane, struct occl_e
     if (!run)
         return NULL;
     run->generation++;
-    run->home = lane;
+    if (!run->home)
+        run->home = lane; /* once: lanes with an old task still read it */
     run->job = comm->job;
     run->comm = comm;
     run->op = NULL;

@@ -86,9 +86,19 @@ put_tenant:
     return status;
 }
 
+/* Members that went through the ring keep the record slot of their key closed (shm_ipc/record.h).
+ * They are all counted back when the op leaves the table, not one by one: a slot that opens while
+ * members are missing would let these wait in the record alone. */
+void occl_eng_drop_overflow(struct occl_eng_comm *comm, struct occl_op_key key, uint32_t count) {
+    struct occl_place place = occl_place_of(key, comm->records.records);
+    for (uint32_t i = 0; i < count; i++)
+        occl_record_overflow_drop(occl_record_at(&comm->records, place.slot));
+}
+
 void occl_eng_op_free(struct occl_eng_lane *lane, struct occl_eng_op *op) {
     OCCL_ASSERT(op->state != OCCL_ENG_OP_FREE);
     OCCL_ASSERT(!op->run);
+    occl_eng_drop_overflow(op->comm, op->key, op->arrived);
     struct occl_eng_op **at = bucket_of(lane, op->comm, op->key);
     while (*at != op)
         at = &(*at)->hash_next;
