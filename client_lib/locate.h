@@ -8,8 +8,9 @@
  * could have put it into a shared directory.
  *
  * A private daemon is live when its socket accepts a connection or a lock (flock) is held on its
- * pid file or on its folder. Whoever starts a daemon locks the folder before the daemon exists and
- * leaves the descriptor to it, so there is no moment in which a starting daemon looks dead. */
+ * pid file or on its folder. The launcher locks the pid file before the daemon exists and leaves
+ * the descriptor to it, so there is no moment in which a starting daemon looks dead; a daemon
+ * started by hand locks its folder while it starts. */
 #ifndef CLIENT_LIB_LOCATE_H
 #define CLIENT_LIB_LOCATE_H
 

@@ -22,6 +22,8 @@
 #define GONE_NS 2000000000ull
 #define STEP_NS 2000000ull
 #define LOG_NAME "occld.log"
+/* Each lost one means that somebody else made progress. */
+#define BASE_ATTEMPTS 10000
 /* Room for "/run-XXXXXX", a slash and the socket's name behind a base. */
 #define BASE_BYTES_MAX (OCCL_SOCKET_PATH_BYTES - 1 - 11 - 1 - (int)sizeof OCCL_PRIVATE_SOCKET_NAME)
 
@@ -69,8 +71,8 @@ static bool wait_until_live(const struct occl_run_options *options, const char *
 
 /* ---- base folder ---- */
 
-/* Makes and locks the base folder; the lock is the descriptor's. Waits for others that start. */
-static int open_base(char *out_base, int *out_fd, struct occl_detail *detail) {
+/* Path of the base where a new daemon goes. */
+static int choose_base(uid_t *out_uid, char *out_base, struct occl_detail *detail) {
     struct occl_locate_places places;
     occl_locate_places_from_env(&places);
     struct stat status;
@@ -78,19 +80,25 @@ static int open_base(char *out_base, int *out_fd, struct occl_detail *detail) {
                          S_ISDIR(status.st_mode) && access(places.runtime_dir, W_OK) == 0
                      ? 0
                      : 1;
-    char base[OCCL_SOCKET_PATH_BYTES];
+    *out_uid = places.uid;
     /* A long runtime directory leaves no room for a socket's path; the other may be shorter. */
-    if (!occl_locate_base(&places, number, base, BASE_BYTES_MAX + 1) &&
-        !occl_locate_base(&places, 1, base, BASE_BYTES_MAX + 1))
+    if (!occl_locate_base(&places, number, out_base, BASE_BYTES_MAX + 1) &&
+        !occl_locate_base(&places, 1, out_base, BASE_BYTES_MAX + 1))
         return occl_detail_set(detail, OCCL_E_INVALID, 0,
                                "neither XDG_RUNTIME_DIR nor TMPDIR is short enough for a socket");
+    return OCCL_OK;
+}
+
+/* One attempt; OCCL_WOULD_BLOCK when somebody removed the base before the lock was ours: `clean`
+ * and ending launchers take away an empty one. */
+static int lock_base(const char *base, uid_t uid, int *out_fd, struct occl_detail *detail) {
+    struct stat locked, named;
     if (mkdir(base, 0700) != 0 && errno != EEXIST)
         return occl_detail_set(detail, OCCL_E_PERMISSION, errno, "cannot make %s: %s", base,
                                strerror(errno));
-    if (!occl_locate_base_is_safe(base, places.uid))
-        return occl_detail_set(detail, OCCL_E_PERMISSION, 0,
-                               "%s is not a folder of this user alone (mode 0700)", base);
     int fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT)
+        return OCCL_WOULD_BLOCK;
     if (fd < 0 || flock(fd, LOCK_EX) != 0) {
         int error = errno;
         if (fd >= 0)
@@ -98,15 +106,40 @@ static int open_base(char *out_base, int *out_fd, struct occl_detail *detail) {
         return occl_detail_set(detail, OCCL_E_PERMISSION, error, "cannot lock %s: %s", base,
                                strerror(error));
     }
-    memcpy(out_base, base, sizeof base);
-    *out_fd = fd;
-    return OCCL_OK;
+    int status = OCCL_OK;
+    if (fstat(fd, &locked) != 0 || lstat(base, &named) != 0 || locked.st_ino != named.st_ino ||
+        locked.st_dev != named.st_dev)
+        status = OCCL_WOULD_BLOCK;
+    else if (!occl_locate_base_is_safe(base, uid))
+        status = occl_detail_set(detail, OCCL_E_PERMISSION, 0,
+                                 "%s is not a folder of this user alone (mode 0700)", base);
+    if (status == OCCL_OK)
+        *out_fd = fd;
+    else
+        (void)close(fd); /* unlocks */
+    return status;
+}
+
+/* Makes and locks the base folder; the lock is the descriptor's. Waits for others that start. */
+static int open_base(char *out_base, int *out_fd, struct occl_detail *detail) {
+    uid_t uid;
+    int status = choose_base(&uid, out_base, detail);
+    if (status != OCCL_OK)
+        return status;
+    status = OCCL_WOULD_BLOCK;
+    for (int attempt = 0; status == OCCL_WOULD_BLOCK && attempt < BASE_ATTEMPTS; attempt++)
+        status = lock_base(out_base, uid, out_fd, detail);
+    if (status == OCCL_WOULD_BLOCK)
+        return occl_detail_set(detail, OCCL_E_BUSY, 0, "%s does not stay", out_base);
+    return status;
 }
 
 /* ---- starting ---- */
 
+/* pid_fd is the locked pid file: kept open through exec, so that the lock lives as the daemon does.
+ */
 __attribute__((noreturn)) static void
-become_daemon(const char *program, const struct occl_run_daemon *daemon, int lock_fd) {
+become_daemon(const char *program, const struct occl_run_daemon *daemon, int pid_fd) {
     char log[OCCL_SOCKET_PATH_BYTES + sizeof LOG_NAME];
     char socket_arg[OCCL_SOCKET_PATH_BYTES];
     (void)snprintf(log, sizeof log, "%s/%s", daemon->folder, LOG_NAME); /* fits */
@@ -115,8 +148,9 @@ become_daemon(const char *program, const struct occl_run_daemon *daemon, int loc
     occl_run_signals_default();
     int null = open("/dev/null", O_RDONLY);
     int out = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (null < 0 || out < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
-        dup2(out, STDERR_FILENO) < 0 || chdir("/") != 0 || fcntl(lock_fd, F_SETFD, 0) != 0)
+    if (null < 0 || out < 0 || dprintf(pid_fd, "%ld\n", (long)getpid()) < 0 ||
+        dup2(null, STDIN_FILENO) < 0 || dup2(out, STDOUT_FILENO) < 0 ||
+        dup2(out, STDERR_FILENO) < 0 || chdir("/") != 0 || fcntl(pid_fd, F_SETFD, 0) != 0)
         _exit(OCCL_CTL_LAUNCHER);
     char private_arg[] = "--private";
     char socket_option[] = "--socket";
@@ -159,10 +193,10 @@ static void remove_folder(const struct occl_run_daemon *daemon) {
     (void)rmdir(daemon->base);   /* stays while other daemons are in it */
 }
 
-static int start_private(const struct occl_run_options *options, struct occl_run_daemon *daemon,
-                         struct occl_detail *detail) {
-    char program[PATH_MAX];
-    find_program(options, program, sizeof program);
+/* Makes the daemon's folder and its locked pid file. */
+static int make_folder(struct occl_run_daemon *daemon, int *out_pid_fd,
+                       struct occl_detail *detail) {
+    char pid_file[OCCL_SOCKET_PATH_BYTES];
     (void)snprintf(daemon->folder, sizeof daemon->folder, "%.*s/run-XXXXXX", BASE_BYTES_MAX,
                    daemon->base); /* fits */
     if (!mkdtemp(daemon->folder))
@@ -170,29 +204,43 @@ static int start_private(const struct occl_run_options *options, struct occl_run
                                daemon->base, strerror(errno));
     (void)snprintf(daemon->socket, sizeof daemon->socket, "%.*s/%s", BASE_BYTES_MAX + 11,
                    daemon->folder, OCCL_PRIVATE_SOCKET_NAME); /* fits */
-    int lock_fd = open(daemon->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock_fd < 0 || flock(lock_fd, LOCK_EX) != 0) {
+    (void)snprintf(pid_file, sizeof pid_file, "%.*s/%s", BASE_BYTES_MAX + 11, daemon->folder,
+                   OCCL_PRIVATE_PID_NAME); /* fits */
+    int fd = open(pid_file, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX) != 0) {
         int error = errno;
-        if (lock_fd >= 0)
-            (void)close(lock_fd); /* nothing was written */
+        if (fd >= 0)
+            (void)close(fd); /* nothing was written */
         remove_folder(daemon);
-        return occl_detail_set(detail, OCCL_E_PERMISSION, error, "cannot lock %s: %s",
-                               daemon->folder, strerror(error));
+        return occl_detail_set(detail, OCCL_E_PERMISSION, error, "cannot lock %s: %s", pid_file,
+                               strerror(error));
     }
+    *out_pid_fd = fd;
+    return OCCL_OK;
+}
+
+static int start_private(const struct occl_run_options *options, struct occl_run_daemon *daemon,
+                         struct occl_detail *detail) {
+    char program[PATH_MAX];
+    int pid_fd = -1;
+    find_program(options, program, sizeof program);
+    int made = make_folder(daemon, &pid_fd, detail);
+    if (made != OCCL_OK)
+        return made;
     pid_t pid = fork();
     if (pid == 0)
-        become_daemon(program, daemon, lock_fd);
+        become_daemon(program, daemon, pid_fd);
     int fork_error = errno;
-    (void)close(lock_fd); /* the daemon's copy holds the lock */
-    daemon->pid = pid;
-    if (pid > 0 && wait_until_live(options, daemon->socket, pid))
+    (void)close(pid_fd); /* the daemon's copy holds the lock */
+    if (pid > 0 && wait_until_live(options, daemon->socket, pid)) {
+        daemon->pid = pid;
         return OCCL_OK;
+    }
     char words[256] = "";
-    int status = 0;
     last_words(daemon, words, sizeof words);
     if (pid > 0) {
-        (void)kill(pid, SIGKILL); /* our child, not reaped */
-        (void)waitpid(pid, &status, 0);
+        (void)kill(pid, SIGKILL);    /* our child, not reaped */
+        (void)waitpid(pid, NULL, 0); /* killed: ends */
     }
     remove_folder(daemon);
     if (pid < 0)
@@ -203,30 +251,42 @@ static int start_private(const struct occl_run_options *options, struct occl_run
                            words[0] ? words : "it said nothing");
 }
 
+/* Whether an attempt failed because a daemon is just ending or not listening yet. */
+static bool is_passing(int status) {
+    return status == OCCL_E_NO_DAEMON || status == OCCL_E_DAEMON_LOST ||
+           status == OCCL_E_SHUTTING_DOWN;
+}
+
 static int connect_admin(const struct occl_run_options *options, struct occl_run_daemon *daemon,
                          struct occl_detail *detail) {
     return occl_admin_open(daemon->socket, options->ctl.timeout_ms, &daemon->admin, detail);
 }
 
-/* With the base locked: looks once more, since another launcher may have been faster. */
+/* With the base locked: uses a daemon that lives, waits for one that is starting or ending, and
+ * starts one when there is none. */
 static int find_or_start(const struct occl_run_options *options, struct occl_run_daemon *daemon,
                          struct occl_detail *detail) {
     int base_fd = -1;
     int status = open_base(daemon->base, &base_fd, detail);
     if (status != OCCL_OK)
         return status;
-    status = occl_locate_socket(NULL, daemon->socket, sizeof daemon->socket, detail);
-    bool started = false;
-    if (status == OCCL_E_NO_DAEMON) {
-        status = start_private(options, daemon, detail);
-        started = status == OCCL_OK;
-    } else if (status == OCCL_OK) {
-        (void)wait_until_live(options, daemon->socket, 0); /* connecting tells more exactly */
+    uint64_t end_ns = occl_clock_now_ns(&options->ctl.clock) + READY_NS;
+    for (;;) {
+        status = occl_locate_socket(NULL, daemon->socket, sizeof daemon->socket, detail);
+        if (status == OCCL_E_NO_DAEMON) {
+            status = start_private(options, daemon, detail);
+            break;
+        }
+        if (status == OCCL_OK)
+            status = connect_admin(options, daemon, detail);
+        if (!is_passing(status) || occl_clock_now_ns(&options->ctl.clock) >= end_ns)
+            break;
+        occl_clock_sleep_ns(&options->ctl.clock, STEP_NS);
     }
-    if (!started)
-        daemon->base[0] = '\0';
-    if (status == OCCL_OK)
+    if (daemon->pid > 0)
         status = connect_admin(options, daemon, detail);
+    else
+        daemon->base[0] = '\0';
     (void)close(base_fd); /* unlocks */
     return status;
 }
@@ -245,7 +305,7 @@ int occl_run_daemon_open(const struct occl_run_options *options, struct occl_run
     struct occl_locate_places places;
     occl_locate_places_from_env(&places);
     bool named = options->ctl.socket || (places.env_socket && places.env_socket[0]);
-    if (status == OCCL_E_NO_DAEMON && !named)
+    if (is_passing(status) && !named)
         status = find_or_start(options, &daemon, detail);
     if (status != OCCL_OK) {
         occl_run_daemon_close(options, &daemon);
@@ -259,10 +319,31 @@ int occl_run_daemon_open(const struct occl_run_options *options, struct occl_run
     return OCCL_OK;
 }
 
+/* Whether nobody has attached: then no job will end, and the daemon would wait for one. */
+static bool is_unused(const struct occl_run_options *options, struct occl_run_daemon *daemon) {
+    json_t *reply = NULL;
+    json_t *request = json_pack("{s:s}", "verb", "status");
+    bool unused = false;
+    if (request && occl_admin_call(&daemon->admin, request, options->ctl.timeout_ms, &reply,
+                                   NULL) == OCCL_OK) {
+        const json_t *sessions = json_object_get(reply, "sessions");
+        const json_t *jobs = json_object_get(reply, "jobs");
+        unused = json_is_integer(sessions) && json_integer_value(sessions) == 0 &&
+                 json_is_integer(jobs) && json_integer_value(jobs) == 0;
+    }
+    json_decref(request);
+    json_decref(reply);
+    return unused;
+}
+
 void occl_run_daemon_close(const struct occl_run_options *options, struct occl_run_daemon *daemon) {
+    bool ours = daemon->pid > 0;
+    bool unused = ours && daemon->admin.fd >= 0 && is_unused(options, daemon);
     occl_admin_close(&daemon->admin);
-    if (daemon->pid <= 0)
+    if (!ours)
         return;
+    if (unused)
+        (void)kill(daemon->pid, SIGTERM); /* our child, not reaped */
     uint64_t end_ns = occl_clock_now_ns(&options->ctl.clock) + GONE_NS;
     while (occl_clock_now_ns(&options->ctl.clock) < end_ns) {
         int status;

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `occlctl clean`: only what is dead goes, also while daemons start and stop (report D07). */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/tools/shell.h"
+
+static const char *folder;
+static const char *ctl;
+static const char *fake;
+static char base[96];
+
+static int set_up(void **state) {
+    (void)state;
+    folder = shell_enter();
+    ctl = shell_file("tools/occlctl/occlctl");
+    fake = shell_file("tests/tools/fake_daemon");
+    (void)snprintf(base, sizeof base, "%s/occl-%u", folder, (unsigned)geteuid());
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    shell_leave();
+    return 0;
+}
+
+#define HAS(text, part) assert_non_null(strstr((text), (part)))
+
+/* Leaves what a killed private daemon leaves. */
+static void leave_dead(const char *name) {
+    (void)shell_expect(0, "umask 077; mkdir -p %s/%s; touch %s/%s/occld.log %s/%s/occld.pid", base,
+                       name, base, name, base, name);
+    long pid = shell_start("exec %s --socket %s/%s/occld.sock", fake, base, name);
+    assert_true(shell_wait(5000, "-S %s/%s/occld.sock", base, name));
+    (void)shell_stop(pid, SIGKILL);
+    assert_true(shell_wait(100, "-S %s/%s/occld.sock", base, name));
+}
+
+static void nothing_there_is_fine(void **state) {
+    (void)state;
+    assert_string_equal(shell_expect(0, "%s clean", ctl)->out, "nothing to clean\n");
+}
+
+static void folder_of_a_dead_daemon_goes_and_says_why(void **state) {
+    (void)state;
+    leave_dead("one");
+    /* Too young: it could be starting. */
+    const struct shell_result *r = shell_expect(0, "%s clean -v", ctl);
+    HAS(r->out, "kept ");
+    HAS(r->out, "younger than 2 s");
+    (void)shell_expect(0, "sleep 2.1");
+    r = shell_expect(0, "%s clean", ctl);
+    HAS(r->out, "removed ");
+    HAS(r->out, "/one: nobody listens on its socket and no lock is held");
+    (void)shell_expect(0, "test ! -e %s", base);
+}
+
+static void json_lists_what_went(void **state) {
+    (void)state;
+    leave_dead("one");
+    (void)shell_expect(0, "sleep 2.1");
+    json_t *object = shell_json(shell_expect(0, "%s clean --json", ctl));
+    json_t *removed = json_object_get(object, "removed");
+    assert_int_equal(json_array_size(removed), 2); /* the folder and the base */
+    assert_non_null(
+        strstr(json_string_value(json_object_get(json_array_get(removed, 0), "path")), "/one"));
+    json_decref(object);
+}
+
+static void what_lives_or_is_locked_stays(void **state) {
+    (void)state;
+    leave_dead("dead");
+    (void)shell_expect(0, "umask 077; mkdir %s/live %s/locked %s/held", base, base, base);
+    long live = shell_start("exec %s --socket %s/live/occld.sock", fake, base);
+    long locked =
+        shell_start("exec %s --locked --late-ms 60000 --socket %s/locked/occld.sock", fake, base);
+    long held = shell_start("exec flock %s/held sleep 60", base);
+    assert_true(shell_wait(5000, "-S %s/live/occld.sock -a -e %s/locked/occld.pid", base, base));
+    (void)shell_expect(0, "sleep 2.1");
+    const struct shell_result *r = shell_expect(0, "%s clean -v", ctl);
+    HAS(r->out, "removed ");
+    HAS(r->out, "/dead: ");
+    HAS(r->out, "/live: its daemon lives");
+    HAS(r->out, "/locked: its daemon lives or is starting (locked)");
+    HAS(r->out, "/held: its daemon lives or is starting (locked)");
+    (void)shell_expect(0, "cd %s && test -d live -a -d locked -a -d held -a ! -e dead", base);
+    (void)shell_stop(live, SIGKILL);
+    (void)shell_stop(locked, SIGKILL);
+    (void)shell("pkill -KILL -P %ld", held);
+    (void)shell_stop(held, SIGKILL);
+}
+
+static void strange_files_are_not_touched(void **state) {
+    (void)state;
+    leave_dead("one");
+    (void)shell_expect(0, "touch %s/one/precious; sleep 2.1", base);
+    HAS(shell_expect(0, "%s clean -v", ctl)->out, "holds files that are not of occl");
+    (void)shell_expect(0, "test -e %s/one/precious -a -S %s/one/occld.sock", base, base);
+}
+
+static void a_base_of_others_is_not_touched(void **state) {
+    (void)state;
+    leave_dead("one");
+    (void)shell_expect(0, "chmod 755 %s; sleep 2.1", base);
+    HAS(shell_expect(0, "%s clean -v", ctl)->out, "not a folder of this user alone");
+    (void)shell_expect(0, "test -S %s/one/occld.sock", base);
+}
+
+static void a_named_socket_goes_when_dead(void **state) {
+    (void)state;
+    long pid = shell_start("exec %s --socket %s/s", fake, folder);
+    assert_true(shell_wait(5000, "-S %s/s", folder));
+    (void)shell_expect(0, "sleep 2.1; %s clean --socket %s/s; test -S %s/s", ctl, folder, folder);
+    (void)shell_stop(pid, SIGKILL);
+    HAS(shell_expect(0, "%s clean --socket %s/s", ctl, folder)->out,
+        "nobody listens on it: its daemon is dead");
+    (void)shell_expect(0,
+                       "test ! -e %s/s; touch %s/file; %s clean --socket %s/file; test -e "
+                       "%s/file",
+                       folder, folder, ctl, folder, folder);
+}
+
+/* Launchers start and end private daemons while clean runs in a tight loop; one of four daemons is
+ * killed, so that there is always something to clean. */
+static void d07_clean_in_a_loop_disturbs_nobody(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(
+        0,
+        "cd %s; ( while test ! -e stop; do %s clean >>cleaned || echo bad >>failed; done ) & "
+        "loop=$!; for worker in 1 2; do ( for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do "
+        "%s run --occld=%s -n 2 sh -c 'sleep 0.0$((OCCL_RANK + 2)); test -S $OCCL_SOCKET' "
+        "|| echo bad >>failed; done ) & workers=\"$workers $!\"; done; "
+        "wait $workers; touch stop; wait $loop; cat failed 2>/dev/null; test ! -s failed",
+        folder, ctl, ctl, fake);
+    assert_string_equal(r->out, "");
+    assert_string_equal(r->err, "");
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(nothing_there_is_fine),         CASE(folder_of_a_dead_daemon_goes_and_says_why),
+        CASE(json_lists_what_went),          CASE(what_lives_or_is_locked_stays),
+        CASE(strange_files_are_not_touched), CASE(a_base_of_others_is_not_touched),
+        CASE(a_named_socket_goes_when_dead), CASE(d07_clean_in_a_loop_disturbs_nobody),
+    };
+    return cmocka_run_group_tests_name("occlctl_clean", tests, NULL, NULL);
+}
