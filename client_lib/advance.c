@@ -18,10 +18,10 @@ static int own_status(struct client_op *op, int status) {
     return ended && status != OCCL_OK ? -(int)ended : status;
 }
 
-void client_finish(struct client_op *op, int status) {
+void client_finish(struct client_op *op, int status, bool result_is_staged) {
     op->status = own_status(op, status);
     if (op->members > 1) {
-        client_unrefer(op, op->status == OCCL_OK);
+        client_unrefer(op, result_is_staged && op->status == OCCL_OK);
         if (op->status == OCCL_OK)
             note_completion(op);
         if (op->path == CLIENT_PATH_RECORD) {
@@ -99,17 +99,17 @@ static bool advance_record(struct client_op *op, bool may_execute) {
     switch (occl_rec_kind(state)) {
     case OCCL_REC_DIRECT:
         op->comm->last_path = 1;
-        client_finish(op, client_direct_result(op, state));
+        client_finish(op, client_direct_result(op, state), false);
         return true;
     case OCCL_REC_DONE:
         op->comm->last_path = 2;
-        client_finish(op, OCCL_OK);
+        client_finish(op, OCCL_OK, true);
         return true;
     case OCCL_REC_ABORTED:
         if (!settled(op))
             return false;
         op->about_rank = occl_rec_rank(state);
-        client_finish(op, occl_rec_status(state) ? occl_rec_status(state) : OCCL_E_ABORTED);
+        client_finish(op, occl_rec_status(state) ? occl_rec_status(state) : OCCL_E_ABORTED, false);
         return true;
     default:
         return false;
@@ -121,7 +121,7 @@ static bool advance_ring(struct client_op *op) {
     client_ring_reap();
     if (occl_observe32(&op->ring_done)) {
         op->comm->last_path = 3;
-        client_finish(op, op->ring_status);
+        client_finish(op, op->ring_status, true);
         return true;
     }
     int status = obstacle(op, &rank);
@@ -131,7 +131,7 @@ static bool advance_ring(struct client_op *op) {
      * completion of this op; only a daemon that is gone answers nothing. */
     if (occl_peek32(&occl_lib.lost)) {
         client_ring_abandon(op);
-        client_finish(op, OCCL_E_DAEMON_LOST);
+        client_finish(op, OCCL_E_DAEMON_LOST, false);
         return true;
     }
     if (status == OCCL_E_TIMEOUT && !op->cancel_sent)

@@ -252,7 +252,6 @@ static int attach(const struct occl_init_attr *attr) {
     measure_machine();
     occl_lib.socket_fd = fd;
     occl_lib.lost = 0;
-    occl_lib.charged_bytes = 0;
     status = client_rpc_start();
     if (status == OCCL_OK)
         return OCCL_OK;

@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "client_lib/occl.h"
+#include "client_lib/share.h"
 #include "gpu/local_program.h"
 #include "shm_ipc/clock.h"
 #include "shm_ipc/record.h"
@@ -179,7 +180,6 @@ struct client_library {
     const struct occl_movers *movers;
     uint64_t cache_bytes; /* last-level cache: above it stores bypass it */
     uint32_t cores;
-    uint64_t charged_bytes;  /* traffic this process executed while metered */
     uint64_t probe_word;     /* what peers read to prove that cross-memory attach works */
 
     pthread_mutex_t memory;
@@ -247,10 +247,10 @@ void client_comms_in_child(void); /* fork: every handle becomes stale */
 /* probe.c: does cross-memory attach work between all pairs? Collective, at creation. */
 int client_probe_peers(struct client_comm *comm);
 
-/* tags.c: takes the next instance of (peers, tag); comm->lock is held. */
-int client_tag_next(struct client_comm *comm, uint32_t peers, uint32_t tag,
-                    uint32_t *out_instance);
-void client_tag_back(struct client_comm *comm, uint32_t peers, uint32_t tag, uint32_t instance);
+/* tags.c: takes the next instance of the op's (peers, tag), or gives the last one back when the op
+ * was not submitted after all; comm->lock is held. */
+int client_tag_next(struct client_op *op, uint32_t *out_instance);
+void client_tag_back(struct client_op *op, uint32_t instance);
 
 /* op.c */
 struct client_op *client_op_new(struct client_comm *comm);
@@ -284,7 +284,8 @@ bool client_advance(struct client_op *op, bool may_execute);
 /* The word a waiter of this op sleeps on, what it holds now, and where sleepers are counted. */
 void client_wait_word(struct client_op *op, uint32_t **out_word, uint32_t *out_expected,
                       uint32_t **out_sleepers);
-void client_finish(struct client_op *op, int status);
+/* Ends the run. result_is_staged: executors wrote the result into the staging copy, if there is one. */
+void client_finish(struct client_op *op, int status, bool result_is_staged);
 
 /* direct.c: this rank's result from the payload in the record. */
 const void *client_payload(struct client_op *op, uint32_t member);
@@ -298,7 +299,6 @@ uint32_t client_member_rank(const struct client_op *op, uint32_t member);
 void client_local_execute(struct client_op *op);
 /* All members' buffers are where the daemon's lanes can reach them. */
 bool client_local_lanes_can(struct client_op *op);
-
 /* remote.c: one strand some of whose buffers are in other processes' private memory. */
 struct client_side {
     char *ptr;       /* in this address space, or NULL */

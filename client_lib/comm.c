@@ -190,6 +190,7 @@ static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occ
     if (status)
         return status;
     status = fetch_members(comm);
+    comm->cma = comm->ranks == 1; /* one process reaches all of its memory */
     if (status == OCCL_OK && comm->ranks > 1)
         status = client_probe_peers(comm);
     struct occl_comm handle = handle_of(comm);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "client_lib/client.h"
-#include "client_lib/share.h"
 #include "gpu/host/fp_env.h"
 
 struct view {

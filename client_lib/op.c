@@ -152,7 +152,7 @@ void client_op_end(struct client_comm *comm, uint32_t generation, struct client_
         if (!client_wait_complete(op, give_up_ns)) {
             if (op->path == CLIENT_PATH_RING)
                 client_ring_abandon(op);
-            client_finish(op, status);
+            client_finish(op, status, false);
         }
     }
     client_op_unhold(op);

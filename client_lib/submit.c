@@ -46,7 +46,7 @@ static uint64_t chunk_take(struct client_op *op) {
 static int enter(struct client_op *op, bool reserved, enum occl_enter *out_how) {
     struct client_comm *comm = op->comm;
     uint32_t instance;
-    int status = client_tag_next(comm, op->peers, op->tag, &instance);
+    int status = client_tag_next(op, &instance);
     if (status)
         return status;
     op->key = (struct occl_op_key){op->peers, op->tag, instance};
@@ -60,7 +60,7 @@ static int enter(struct client_op *op, bool reserved, enum occl_enter *out_how) 
     if (*out_how != OCCL_ENTER_RING)
         return OCCL_OK;
     if (!reserved) {
-        client_tag_back(comm, op->peers, op->tag, instance);
+        client_tag_back(op, instance);
         return OCCL_WOULD_BLOCK; /* the caller reserves ring room and comes again */
     }
     *out_how = occl_record_enter(op->rec, op->place.print, true);
@@ -224,7 +224,7 @@ int client_submit(struct client_op *op) {
     occl_note32(&op->phase, CLIENT_OP_ACTIVE);
     if (op->members == 1) {
         client_single_result(op);
-        client_finish(op, OCCL_OK);
+        client_finish(op, OCCL_OK, false);
         return OCCL_OK;
     }
     for (;;) {

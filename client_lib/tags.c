@@ -6,8 +6,10 @@
 
 #include "client_lib/client.h"
 
-static uint64_t name_of(uint32_t peers, uint32_t tag) {
-    return ((((uint64_t)peers << 31) ^ tag) & 0x7fffffffffffffffull) + 1;
+/* Sends and receives count apart: they meet when a rank talks to itself. */
+static uint64_t name_of(const struct client_op *op) {
+    bool receives = op->sig.kind == OCCL_OP_RECV;
+    return (((uint64_t)op->peers << 32) | ((uint64_t)op->tag << 1) | receives) + 1;
 }
 
 static struct client_tag *slot_of(struct client_tag *table, uint32_t capacity, uint64_t name) {
@@ -33,9 +35,9 @@ static int grow(struct client_comm *comm) {
     return OCCL_OK;
 }
 
-int client_tag_next(struct client_comm *comm, uint32_t peers, uint32_t tag,
-                    uint32_t *out_instance) {
-    if (peers == OCCL_PEERS_ALL && tag == 0) {
+int client_tag_next(struct client_op *op, uint32_t *out_instance) {
+    struct client_comm *comm = op->comm;
+    if (op->peers == OCCL_PEERS_ALL && op->tag == 0) {
         *out_instance = comm->untagged_next++;
         return OCCL_OK;
     }
@@ -44,7 +46,7 @@ int client_tag_next(struct client_comm *comm, uint32_t peers, uint32_t tag,
         if (status)
             return status;
     }
-    uint64_t name = name_of(peers, tag);
+    uint64_t name = name_of(op);
     struct client_tag *slot = slot_of(comm->tags, comm->tags_capacity, name);
     if (slot->name == 0) {
         if (comm->tags_used >= OCCL_QUOTA_LIVE_TAGS)
@@ -59,10 +61,11 @@ int client_tag_next(struct client_comm *comm, uint32_t peers, uint32_t tag,
     return OCCL_OK;
 }
 
-void client_tag_back(struct client_comm *comm, uint32_t peers, uint32_t tag, uint32_t instance) {
+void client_tag_back(struct client_op *op, uint32_t instance) {
+    struct client_comm *comm = op->comm;
     uint32_t *next = &comm->untagged_next;
-    if (peers != OCCL_PEERS_ALL || tag != 0)
-        next = &slot_of(comm->tags, comm->tags_capacity, name_of(peers, tag))->next_instance;
+    if (op->peers != OCCL_PEERS_ALL || op->tag != 0)
+        next = &slot_of(comm->tags, comm->tags_capacity, name_of(op))->next_instance;
     if (*next == instance + 1)
         *next = instance;
 }

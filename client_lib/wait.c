@@ -4,10 +4,9 @@
 #include <sched.h>
 
 #include "client_lib/client.h"
-#include "client_lib/share.h"
 
-/* A sleeper whose job may not go on looks again this soon: grants come every few milliseconds. */
-#define METERED_SLEEP_NS 1000000ull
+/* An aborted op that somebody still executes: no change of its record will wake the waiter. */
+#define SETTLE_SLEEP_NS 1000000ull
 #define NAP_NS 200000ull
 #define NAPS_YIELDED 64u
 
@@ -28,6 +27,8 @@ struct sleep_place {
     uint32_t expected;
     uint32_t *sleepers;
     uint64_t limit_ns;
+    uint32_t share_token;
+    bool metered; /* strands are left, but the job's share is used up */
 };
 
 static void place_of(struct client_op *op, struct sleep_place *out_place) {
@@ -40,10 +41,10 @@ static void place_of(struct client_op *op, struct sleep_place *out_place) {
         out_place->expected = occl_observe32(out_place->word);
         out_place->sleepers = &op->rec->sleepers;
         uint32_t kind = occl_rec_kind(out_place->expected);
-        /* Metered, or an aborted op that somebody still executes: no state change will come. */
-        if (kind == OCCL_REC_ABORTED ||
-            (kind == OCCL_REC_LOCAL && !occl_share_may_run(occl_lib.job)))
-            out_place->limit_ns = METERED_SLEEP_NS;
+        if (kind == OCCL_REC_ABORTED)
+            out_place->limit_ns = SETTLE_SLEEP_NS;
+        out_place->share_token = occl_share_token(occl_lib.job);
+        out_place->metered = kind == OCCL_REC_LOCAL && !occl_share_may_run(occl_lib.job);
     }
 }
 
@@ -81,10 +82,10 @@ static struct occl_wait_policy policy_now(const struct client_comm *comm) {
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
     struct occl_wait_policy policy = policy_now(op->comm);
     struct occl_waiter waiter;
-    bool announced = false, done;
+    bool announced = false, done = occl_observe32(&op->phase) != CLIENT_OP_ACTIVE;
     occl_waiter_start(&waiter);
-    for (;;) {
-        struct sleep_place place;
+    while (!done) {
+        struct sleep_place place = {.metered = false};
         bool about_to_sleep = waiter.spins >= policy.spin_steps && waiter.yields >= policy.yields;
         uint64_t limit_ns = about_to_sleep ? sleep_limit(op, give_up_ns) : OCCL_SLEEP_MAX_NS;
         place.limit_ns = limit_ns;
@@ -97,6 +98,10 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
         if (about_to_sleep && !announced) {
             announce(op, true);
             announced = true;
+        }
+        if (place.metered) {
+            occl_share_wait(occl_lib.job, place.share_token, place.limit_ns);
+            continue;
         }
         (void)occl_waiter_step(&waiter, &policy, place.word, place.expected, place.sleepers,
                                place.limit_ns);

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operations through a real daemon with real processes: sizes around every switch of path, ranks,
+ * memory kinds, in place, unaligned. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client_lib/inspect.h"
+#include "tests/client/world.h"
+
+static struct world w;
+
+static int setup(void **state) {
+    (void)state;
+    world_start(&w, NULL);
+    return 0;
+}
+static int teardown(void **state) {
+    (void)state;
+    return world_stop(&w) == 0 ? 0 : -1;
+}
+
+/* Elements of float32 on both sides of each switch: tiny, inline, chunk, local, several slices. */
+static const size_t counts[] = {0, 1, 2, 7, 8, 9, 31, 32, 33, 255, 1000, 1024, 1025, 5000,
+                                16384, 65537, 300001};
+#define COUNTS (sizeof counts / sizeof counts[0])
+#define COUNT_MAX 300001
+
+enum memory { ZERO_COPY, ANY_POINTER };
+
+static float *get_buffer(enum memory kind, size_t bytes) {
+    void *p = NULL;
+    if (kind == ANY_POINTER)
+        return malloc(bytes);
+    return occl_mem_alloc(bytes, &p) == OCCL_SUCCESS ? p : NULL;
+}
+
+static int all_reduce_sizes(struct world_rank *me) {
+    enum memory kind = *(enum memory *)me->arg;
+    float *send = get_buffer(kind, COUNT_MAX * 4 + 64), *recv = get_buffer(kind, COUNT_MAX * 4 + 64);
+    WORLD_CHECK(send && recv);
+    for (size_t c = 0; c < COUNTS; c++) {
+        size_t count = counts[c];
+        for (int variant = 0; variant < 3; variant++) {
+            float *from = variant == 2 ? send + 1 : send, *to = variant == 1 ? from : recv;
+            world_fill(from, count, me->rank, c);
+            if (to != from)
+                memset(to, 0xff, count * 4);
+            to[count] = -5.0f;
+            WORLD_OK(occl_all_reduce(from, to, count, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+            WORLD_CHECK(world_wrong_sum(to, count, me->size, c) == 0);
+            WORLD_CHECK(to[count] == -5.0f);
+        }
+    }
+    return 0;
+}
+
+static void run_ranks(world_main fn, void *arg) {
+    static const int sizes[] = {1, 2, 3, 4, 7, 8};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        assert_int_equal(world_run(&w, sizes[i], fn, arg, 60), 0);
+}
+
+static void test_all_reduce_zero_copy(void **state) {
+    enum memory kind = ZERO_COPY;
+    (void)state;
+    run_ranks(all_reduce_sizes, &kind);
+}
+static void test_all_reduce_any_pointer(void **state) {
+    enum memory kind = ANY_POINTER;
+    (void)state;
+    run_ranks(all_reduce_sizes, &kind);
+}
+
+static int broadcast_sizes(struct world_rank *me) {
+    enum memory kind = *(enum memory *)me->arg;
+    float *send = get_buffer(kind, COUNT_MAX * 4), *recv = get_buffer(kind, COUNT_MAX * 4);
+    WORLD_CHECK(send && recv);
+    for (size_t c = 0; c < COUNTS; c++)
+        for (int root = 0; root < me->size; root++) {
+            size_t count = counts[c];
+            bool in_place = (c + (size_t)root) % 2;
+            float *to = in_place ? send : recv;
+            if (me->rank == root)
+                world_fill(send, count, root, c);
+            else
+                memset(to, 0xff, count * 4);
+            WORLD_OK(occl_broadcast(send, to, count, OCCL_FLOAT32, root, me->comm, NULL, NULL));
+            for (size_t i = 0; i < count; i++)
+                WORLD_CHECK(to[i] == (float)world_pattern((uint64_t)root, i + c));
+        }
+    return 0;
+}
+static void test_broadcast_zero_copy(void **state) {
+    enum memory kind = ZERO_COPY;
+    (void)state;
+    run_ranks(broadcast_sizes, &kind);
+}
+static void test_broadcast_any_pointer(void **state) {
+    enum memory kind = ANY_POINTER;
+    (void)state;
+    run_ranks(broadcast_sizes, &kind);
+}
+
+/* Ring of messages: everybody sends to the next and receives from the one before, both kinds. */
+static int send_recv_sizes(struct world_rank *me) {
+    enum memory kind = *(enum memory *)me->arg;
+    int next = (me->rank + 1) % me->size, before = (me->rank + me->size - 1) % me->size;
+    float *send = get_buffer(kind, COUNT_MAX * 4), *recv = get_buffer(kind, COUNT_MAX * 4);
+    WORLD_CHECK(send && recv);
+    for (size_t c = 0; c < COUNTS; c++) {
+        struct occl_request requests[2];
+        world_fill(send, counts[c], me->rank, c);
+        memset(recv, 0xff, counts[c] * 4);
+        WORLD_OK(occl_send(send, counts[c], OCCL_FLOAT32, next, me->comm, NULL, &requests[0]));
+        WORLD_OK(occl_recv(recv, counts[c], OCCL_FLOAT32, before, me->comm, NULL, &requests[1]));
+        WORLD_OK(occl_wait_all(requests, 2));
+        for (size_t i = 0; i < counts[c]; i++)
+            WORLD_CHECK(recv[i] == (float)world_pattern((uint64_t)before, i + c));
+    }
+    return 0;
+}
+static void test_send_recv_zero_copy(void **state) {
+    enum memory kind = ZERO_COPY;
+    (void)state;
+    run_ranks(send_recv_sizes, &kind);
+}
+static void test_send_recv_any_pointer(void **state) {
+    enum memory kind = ANY_POINTER;
+    (void)state;
+    run_ranks(send_recv_sizes, &kind);
+}
+
+static int barriers(struct world_rank *me) {
+    uint32_t *counter = me->arg;
+    for (uint32_t round = 1; round <= 200; round++) {
+        __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST);
+        WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+        WORLD_CHECK(__atomic_load_n(counter, __ATOMIC_SEQ_CST) >= round * (uint32_t)me->size);
+        WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    }
+    return 0;
+}
+static void test_barrier(void **state) {
+    uint32_t *counter = world_shared(4096);
+    static const int sizes[] = {1, 2, 3, 8};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        *counter = 0;
+        assert_int_equal(world_run(&w, sizes[i], barriers, counter, 60), 0);
+    }
+}
+
+static int persistent(struct world_rank *me) {
+    float *send = get_buffer(ZERO_COPY, 100000 * 4), *recv = get_buffer(ANY_POINTER, 100000 * 4);
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    struct occl_request small, big;
+    attr.tag = 5;
+    WORLD_OK(occl_all_reduce_init(send, recv, 10, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr, &small));
+    attr.tag = 6;
+    WORLD_OK(occl_all_reduce_init(send, recv, 100000, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr,
+                                  &big));
+    WORLD_OK(occl_wait(small)); /* inactive: at once */
+    for (int round = 0; round < 50; round++) {
+        world_fill(send, 100000, me->rank, (uint64_t)round);
+        WORLD_OK(occl_start(small));
+        WORLD_CHECK(occl_start(small) == OCCL_ERROR_USAGE);
+        WORLD_OK(occl_wait(small));
+        WORLD_CHECK(world_wrong_sum(recv, 10, me->size, (uint64_t)round) == 0);
+        WORLD_OK(occl_start(big));
+        WORLD_CHECK(occl_request_free(big) == OCCL_ERROR_USAGE);
+        WORLD_OK(occl_wait(big));
+        WORLD_CHECK(world_wrong_sum(recv, 100000, me->size, (uint64_t)round) == 0);
+    }
+    WORLD_OK(occl_request_free(small));
+    WORLD_CHECK(occl_start(small) == OCCL_ERROR_HANDLE);
+    WORLD_OK(occl_request_free(big));
+    return 0;
+}
+static void test_persistent(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 4, persistent, NULL, 60), 0);
+}
+
+static int groups(struct world_rank *me) {
+    enum { N = 3000 };
+    float *a = malloc(N * 4), *b = malloc(N * 4), *got = malloc(N * 4);
+    int other = 1 - me->rank;
+    world_fill(a, N, me->rank, 1);
+    world_fill(b, N, me->rank, 2);
+    WORLD_CHECK(occl_group_end() == OCCL_ERROR_USAGE);
+    for (int round = 0; round < 20; round++) {
+        WORLD_OK(occl_group_start());
+        WORLD_OK(occl_group_start());
+        WORLD_OK(occl_send(a, N, OCCL_FLOAT32, other, me->comm, NULL, NULL));
+        WORLD_OK(occl_all_reduce(b, b, N, OCCL_FLOAT32, OCCL_MAX, me->comm, NULL, NULL));
+        WORLD_OK(occl_group_end());
+        WORLD_OK(occl_recv(got, N, OCCL_FLOAT32, other, me->comm, NULL, NULL));
+        WORLD_OK(occl_group_end());
+        for (size_t i = 0; i < N; i++)
+            WORLD_CHECK(got[i] == (float)world_pattern((uint64_t)other, i + 1));
+    }
+    return 0;
+}
+static void test_groups(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, groups, NULL, 30), 0);
+}
+
+static int splits(struct world_rank *me) {
+    struct occl_comm half, none;
+    int rank, size, value = me->rank, sum = 0;
+    WORLD_OK(occl_comm_split(me->comm, me->rank % 2, -me->rank, NULL, &half));
+    WORLD_OK(occl_comm_rank(half, &rank));
+    WORLD_OK(occl_comm_size(half, &size));
+    int expected = 0;
+    for (int r = me->rank % 2; r < me->size; r += 2)
+        expected += r;
+    WORLD_CHECK(size == (me->size + 1 - me->rank % 2) / 2);
+    WORLD_CHECK(rank == (me->size - 1 - me->rank) / 2);
+    WORLD_OK(occl_all_reduce(&value, &sum, 1, OCCL_INT32, OCCL_SUM, half, NULL, NULL));
+    WORLD_CHECK(sum == expected);
+    WORLD_OK(occl_comm_split(me->comm, me->rank == 0 ? 7 : -1, 0, NULL, &none));
+    WORLD_CHECK((none.handle != 0) == (me->rank == 0));
+    WORLD_OK(occl_comm_destroy(half));
+    WORLD_CHECK(occl_comm_destroy(half) == OCCL_ERROR_HANDLE);
+    return 0;
+}
+static void test_split(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 7, splits, NULL, 30), 0);
+}
+
+static uint32_t called;
+static void on_done(enum occl_result result, void *arg) {
+    if (result == OCCL_SUCCESS)
+        __atomic_fetch_add((uint32_t *)arg, 1, __ATOMIC_SEQ_CST);
+}
+static int asynchronous(struct world_rank *me) {
+    enum { OPS = 40, N = 20000 };
+    struct occl_request requests[OPS];
+    float *send = malloc(N * 4), *recv[OPS];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    attr.callback = on_done;
+    attr.callback_arg = &called;
+    world_fill(send, N, me->rank, 0);
+    for (int i = 0; i < OPS; i++) {
+        int tag = me->rank % 2 ? OPS - i : i + 1;
+        size_t count = tag % 3 ? N : 5;
+        recv[tag - 1] = malloc(N * 4);
+        attr.tag = (uint32_t)tag;
+        WORLD_OK(occl_all_reduce(send, recv[tag - 1], count, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr,
+                                 &requests[i]));
+    }
+    for (int done = 0; done < OPS; done++) {
+        int index;
+        WORLD_OK(occl_wait_any(requests, OPS, -1, &index));
+        WORLD_CHECK(index >= 0 && requests[index].handle);
+        requests[index].handle = 0;
+    }
+    int none;
+    WORLD_OK(occl_wait_any(requests, OPS, -1, &none));
+    WORLD_CHECK(none == -1);
+    for (int tag = 1; tag <= OPS; tag++)
+        WORLD_CHECK(world_wrong_sum(recv[tag - 1], tag % 3 ? N : 5, me->size, 0) == 0);
+    WORLD_CHECK(__atomic_load_n(&called, __ATOMIC_SEQ_CST) == OPS);
+    return 0;
+}
+static void test_callbacks_and_wait_any(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 4, asynchronous, NULL, 30), 0);
+}
+
+static int paths(struct world_rank *me) {
+    static float small[2], big[100000];
+    WORLD_OK(occl_all_reduce(small, small, 2, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+    WORLD_CHECK(occl_inspect_last_path(me->comm) == 1);
+    WORLD_OK(occl_all_reduce(big, big, 100000, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+    WORLD_CHECK(occl_inspect_last_path(me->comm) == 2);
+    WORLD_CHECK(occl_inspect_cross_memory(me->comm) == 1);
+    return 0;
+}
+static void test_paths(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 3, paths, NULL, 30), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_barrier),
+        cmocka_unit_test(test_all_reduce_zero_copy),
+        cmocka_unit_test(test_all_reduce_any_pointer),
+        cmocka_unit_test(test_broadcast_zero_copy),
+        cmocka_unit_test(test_broadcast_any_pointer),
+        cmocka_unit_test(test_send_recv_zero_copy),
+        cmocka_unit_test(test_send_recv_any_pointer),
+        cmocka_unit_test(test_persistent),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_callbacks_and_wait_any),
+        cmocka_unit_test(test_paths),
+    };
+    return cmocka_run_group_tests_name("client_ops", tests, setup, teardown);
+}
