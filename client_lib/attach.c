@@ -75,7 +75,6 @@ static void in_child(void) {
     occl_lib.own_count = occl_lib.own_capacity = 0;
     memset(occl_lib.mapped, 0, sizeof occl_lib.mapped);
     occl_lib.staging = NULL;
-    occl_lib.staging_bytes = 0;
 }
 
 static int connect_to(const char *path, int *out_fd) {

@@ -16,7 +16,7 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
         *out_ref = (struct occl_buffer_ref){OCCL_SPACE_PRIVATE, 0, (uintptr_t)ptr};
         return OCCL_OK;
     }
-    struct client_region *stage = client_stage_get(op->bytes);
+    struct client_stage *stage = client_stage_get(op->bytes);
     if (!stage)
         return OCCL_E_NO_MEMORY;
     *(is_input ? &op->stage_in : &op->stage_out) = stage;
@@ -25,7 +25,8 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
         struct occl_copy_job job = {op->bytes, op->send, 1, 0, &to};
         occl_lib.movers->copy(&job);
     }
-    *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, stage->number, 0};
+    *out_ref =
+        (struct occl_buffer_ref){OCCL_SPACE_REGION, stage->region->number, stage->offset};
     return OCCL_OK;
 }
 
@@ -50,5 +51,6 @@ void client_unrefer(struct client_op *op, bool copy_out) {
     client_region_unuse(op->dst_region);
     client_stage_put(op->stage_in);
     client_stage_put(op->stage_out);
-    op->src_region = op->dst_region = op->stage_in = op->stage_out = NULL;
+    op->src_region = op->dst_region = NULL;
+    op->stage_in = op->stage_out = NULL;
 }

@@ -48,7 +48,16 @@ struct client_region {
     uint64_t bytes;
     uint32_t users; /* ops and executing strands that refer to it */
     uint32_t gone;  /* the owner freed it: unmap when unused */
-    struct client_region *next; /* mapped peers' regions of one hash bucket; free staging list */
+    struct client_region *next; /* mapped peers' regions of one hash bucket */
+};
+
+/* A copy of a private buffer in shared memory: a piece of a region of staging. */
+struct client_stage {
+    struct client_region *region;
+    uint64_t offset;
+    char *base;
+    uint32_t class_index;
+    struct client_stage *next; /* free list */
 };
 
 /* ---- ops ---- */
@@ -85,7 +94,8 @@ struct client_op {
     struct occl_place place;
     struct occl_record *rec;
     struct occl_buffer_ref src, dst;
-    struct client_region *src_region, *dst_region, *stage_in, *stage_out;
+    struct client_region *src_region, *dst_region;
+    struct client_stage *stage_in, *stage_out;
     uint64_t aborted_since_ns; /* 0, or when this rank saw the abort while others still executed */
     uint32_t may_write_rank;   /* OCCL_RANK_NONE, or who is stopped inside a strand of the op */
     uint64_t deadline_ns; /* 0: none */
@@ -158,6 +168,7 @@ struct client_comm {
 struct client_rpc; /* rpc.c */
 struct client_ring; /* spill.c */
 struct client_watcher; /* watch.c */
+struct client_staging; /* stage.c */
 
 struct client_library {
     pthread_mutex_t control;
@@ -186,8 +197,7 @@ struct client_library {
     struct client_region **own; /* sorted by base */
     uint32_t own_count, own_capacity;
     struct client_region *mapped[CLIENT_REGION_BUCKETS];
-    struct client_region *staging;
-    uint64_t staging_bytes;
+    struct client_staging *staging; /* stage.c */
 
     struct client_comm *comms[CLIENT_COMMS_MAX];
     uint32_t comms_used;
@@ -225,9 +235,12 @@ void client_region_unuse(struct client_region *region);
 void client_region_gone(uint32_t number);
 int client_region_alloc(uint64_t bytes, struct client_region **out_region);
 int client_region_release(struct client_region *region);
-struct client_region *client_stage_get(uint64_t bytes); /* takes a use; NULL with error text */
-void client_stage_put(struct client_region *region);
 void client_memory_stop(void);
+
+/* stage.c: room for a copy of at least bytes; NULL with the error text. */
+struct client_stage *client_stage_get(uint64_t bytes);
+void client_stage_put(struct client_stage *stage);
+void client_stage_stop(void);
 
 /* touch.c: is the range mapped and accessible? Cached; a system call on a miss. */
 bool client_range_ok(const void *ptr, uint64_t bytes, bool write);

@@ -10,10 +10,6 @@
 
 #include "client_lib/client.h"
 
-/* Staging kept for reuse: two of the largest common messages; beyond it copies are freed. */
-#define STAGING_KEPT_BYTES (64ull << 20)
-#define STAGING_BYTES_MIN (64u << 10)
-
 static int map_fd(int fd, uint64_t bytes, bool populate, char **out_base) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | (populate ? MAP_POPULATE : 0), fd, 0);
@@ -263,52 +259,6 @@ void client_region_gone(uint32_t number) {
     pthread_mutex_unlock(&occl_lib.memory);
 }
 
-/* ---- staging ---- */
-
-struct client_region *client_stage_get(uint64_t bytes) {
-    uint64_t rounded = STAGING_BYTES_MIN;
-    while (rounded < bytes && rounded < 1ull << 40)
-        rounded *= 2;
-    pthread_mutex_lock(&occl_lib.memory);
-    struct client_region **link = &occl_lib.staging;
-    while (*link && (*link)->bytes < bytes)
-        link = &(*link)->next;
-    struct client_region *region = *link;
-    /* A copy of a few bytes must not occupy the one large buffer. */
-    if (region && region->bytes / 8 <= rounded) {
-        *link = region->next;
-        occl_lib.staging_bytes -= region->bytes;
-        region->next = NULL;
-        occl_add32(&region->users, 1);
-        pthread_mutex_unlock(&occl_lib.memory);
-        return region;
-    }
-    pthread_mutex_unlock(&occl_lib.memory);
-    if (client_region_alloc(rounded, &region))
-        return NULL;
-    occl_add32(&region->users, 1);
-    return region;
-}
-
-void client_stage_put(struct client_region *region) {
-    if (!region)
-        return;
-    occl_add32(&region->users, UINT32_MAX);
-    pthread_mutex_lock(&occl_lib.memory);
-    bool keep = occl_lib.staging_bytes + region->bytes <= STAGING_KEPT_BYTES;
-    if (keep) {
-        struct client_region **link = &occl_lib.staging;
-        while (*link && (*link)->bytes < region->bytes)
-            link = &(*link)->next;
-        region->next = *link;
-        *link = region;
-        occl_lib.staging_bytes += region->bytes;
-    }
-    pthread_mutex_unlock(&occl_lib.memory);
-    if (!keep)
-        (void)client_region_release(region); /* only fails when the daemon is gone */
-}
-
 /* The daemon frees everything with the session; here only the mappings go. */
 void client_memory_stop(void) {
     for (uint32_t i = 0; i < occl_lib.own_count; i++) {
@@ -318,8 +268,7 @@ void client_memory_stop(void) {
     free(occl_lib.own);
     occl_lib.own = NULL;
     occl_lib.own_count = occl_lib.own_capacity = 0;
-    occl_lib.staging = NULL;
-    occl_lib.staging_bytes = 0;
+    client_stage_stop();
     for (uint32_t b = 0; b < CLIENT_REGION_BUCKETS; b++)
         while (occl_lib.mapped[b])
             mapped_drop(occl_lib.mapped[b]);
