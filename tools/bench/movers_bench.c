@@ -18,6 +18,8 @@
 enum { REPEATS = 7, BUFFERS_MAX = 64, NAME_BYTES = 64 };
 #define SLICE_SECONDS 0.004
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
+/* Not zeros: some processors write lines of zeros twice as fast. */
+#define FILL 0x3c
 
 enum target { TARGET_OUT, TARGET_IN, TARGET_NT, TARGET_COUNT };
 static const char *const target_names[TARGET_COUNT] = {"out", "in", "nt"};
@@ -39,6 +41,7 @@ struct buffers {
 struct variant {
     char name[NAME_BYTES];
     const struct occl_movers *movers;
+    const struct buffers *buffers;
     int is_copy;
     struct occl_reduce_job reduce;
     struct occl_copy_job copy;
@@ -61,9 +64,7 @@ static void *get_memory(size_t bytes, int huge) {
         exit(1);
     }
     (void)madvise(p, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    /* Not zeros: some processors write lines of zeros twice as fast. In place, sums then grow to
-     * infinity, which costs nothing. */
-    memset(p, 0x3c, bytes);
+    memset(p, FILL, bytes);
     return p;
 }
 
@@ -83,16 +84,23 @@ static void close_buffers(struct buffers *b) {
     }
 }
 
+static void run_once(const struct variant *v) {
+    if (v->is_copy)
+        v->movers->copy(&v->copy);
+    else
+        v->movers->reduce(&v->reduce);
+}
+
+/* Sums in place grow to infinity, or to zero for integers, so each slice starts afresh. */
 static void run_for(struct variant *v, int repeat, double seconds) {
     size_t calls = 0;
+    for (uint32_t i = 0; i < v->buffers->count; i++)
+        memset(v->buffers->src[i], FILL, v->bytes);
+    run_once(v);
     double start = now(), end;
     do {
-        for (int i = 0; i < (v->bytes <= 65536 ? 64 : 1); i++, calls++) {
-            if (v->is_copy)
-                v->movers->copy(&v->copy);
-            else
-                v->movers->reduce(&v->reduce);
-        }
+        for (int i = 0; i < (v->bytes <= 65536 ? 64 : 1); i++, calls++)
+            run_once(v);
         end = now();
     } while (end - start < seconds);
     v->seconds[repeat] = (end - start) / (double)calls;
@@ -123,7 +131,7 @@ static void measure(struct variant *variants, size_t count, const char *filter) 
 
 static struct variant reduce_variant(const struct occl_movers *movers, const struct buffers *b,
                                      uint32_t dtype, uint32_t redop, enum target target) {
-    struct variant v = {.movers = movers, .bytes = b->bytes};
+    struct variant v = {.movers = movers, .buffers = b, .bytes = b->bytes};
     v.reduce = (struct occl_reduce_job){
         .dtype = dtype,
         .redop = redop,
@@ -142,7 +150,7 @@ static struct variant reduce_variant(const struct occl_movers *movers, const str
 
 static struct variant copy_variant(const struct occl_movers *movers, const struct buffers *b,
                                    enum target target) {
-    struct variant v = {.movers = movers, .bytes = b->bytes, .is_copy = 1};
+    struct variant v = {.movers = movers, .buffers = b, .bytes = b->bytes, .is_copy = 1};
     v.copy = (struct occl_copy_job){
         .bytes = b->bytes,
         .src = b->src[0],
