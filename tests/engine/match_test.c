@@ -81,8 +81,7 @@ static void broadcast_copies_from_the_root(void **state) {
     char *data = fx_region(&fx, 1, 3 * 4096, &region);
     memset(data + 4096, 'r', 1000);
     for (uint32_t r = 0; r < 3; r++) {
-        struct occl_sqe sqe =
-            fx_all_reduce(comm, r, fx_key(1, 5), 250, region, r * 4096, r * 4096);
+        struct occl_sqe sqe = fx_all_reduce(comm, r, fx_key(1, 5), 250, region, r * 4096, r * 4096);
         sqe.signature.kind = OCCL_OP_BROADCAST;
         sqe.signature.root = 1;
         if (r == 1)
