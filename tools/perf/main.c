@@ -43,8 +43,9 @@ static enum occl_result print_head(struct run *run) {
 static enum occl_result one_row(struct run *run, uint64_t bytes, enum occl_type type,
                                 enum occl_redop redop, int root) {
     struct occl_perf_row *row = occl_perf_jobs_row(run->shared, run->bench.job);
-    *row = (struct occl_perf_row){.bytes = bytes, .type = type, .redop = redop, .root = root};
     occl_perf_jobs_meet(run->shared);
+    /* Only now has the leader printed the row before. */
+    *row = (struct occl_perf_row){.bytes = bytes, .type = type, .redop = redop, .root = root};
     enum occl_result result = occl_perf_measure(&run->bench, row);
     if (result != OCCL_SUCCESS)
         return result;
