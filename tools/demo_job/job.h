@@ -77,6 +77,7 @@ struct occl_demo {
     struct occl_demo_plan plan;
     float *arena;
     struct occl_latency latency;
+    uint64_t busy_ns;     /* from the first submission to the last completion of each round */
     uint64_t ops, wrong;  /* wrong: elements that differ from the reference */
     int progress_fd;      /* -1: none */
     uint64_t done, total; /* ops of this rank, for the progress file */
