@@ -108,7 +108,7 @@ static int copy_name(char *to, const char *from, const char *variable, const cha
                            value, strlen(value), OCCL_NAME_BYTES - 1);
     (void)snprintf(to, OCCL_NAME_BYTES, "%s", value);
     if (occl_name_check(to, OCCL_NAME_BYTES, what, &detail))
-        return client_fail_detail(&detail);
+        return client_fail(OCCL_E_INVALID, "%s", detail.text);
     return OCCL_OK;
 }
 

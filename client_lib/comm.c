@@ -279,7 +279,7 @@ static int check_attr(const struct occl_comm_attr *attr) {
         memset(name, 0, sizeof name);
         (void)snprintf(name, sizeof name, "%s", attr->name);
         if (occl_name_check(name, sizeof name, "communicator name", &detail))
-            return client_fail_detail(&detail);
+            return client_fail(OCCL_E_INVALID, "%s", detail.text);
     }
     return OCCL_OK;
 }

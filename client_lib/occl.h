@@ -179,8 +179,8 @@ enum occl_result occl_get_unique_id(struct occl_unique_id *out_id);
 
 /* Joins as rank `rank` of `size` ranks; returns when all have come. All ranks must be processes of the
  * same job; a process may hold several ranks (from different threads). An id names one communicator,
- * once. INVALID_ARGUMENT (rank or size out of range, or sizes that differ), BUSY (rank taken, id used
- * before), TIMEOUT (names the missing ranks), PERMISSION (another job), QUOTA, PEER_FAILED. */
+ * once. INVALID_ARGUMENT (rank or size out of range), MISMATCH (sizes that differ), BUSY (rank taken, id
+ * used before), TIMEOUT (names the missing ranks), PERMISSION (another job), QUOTA, PEER_FAILED. */
 enum occl_result occl_comm_create(const struct occl_unique_id *id, int rank, int size,
                                   const struct occl_comm_attr *attr, struct occl_comm *out_comm);
 

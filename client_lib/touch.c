@@ -5,6 +5,7 @@
  * few thread-local entries, so a loop over the same buffers asks nothing. A range that the
  * application unmaps while it is remembered is the application's fault and ends in its own signal. */
 #include <errno.h>
+#include <stdio.h>
 #include <sys/mman.h>
 
 #include "client_lib/client.h"
@@ -27,16 +28,39 @@ static bool covers(const struct range *r, uintptr_t from, uintptr_t to, bool wri
     return r->from <= from && to <= r->to && (r->write || !write);
 }
 
+/* What the kernel lists as this process's mappings: the slow answer, for mappings that cannot be
+ * populated (device memory) as for those with the wrong protection. */
+static bool listed(uintptr_t from, uintptr_t to, bool write) {
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512], read_flag, write_flag;
+    unsigned long low, high;
+    if (!maps)
+        return false;
+    while (from < to && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %c%c", &low, &high, &read_flag, &write_flag) != 4 || high <= from)
+            continue;
+        if (low > from || read_flag != 'r' || (write && write_flag != 'w'))
+            break;
+        from = high;
+    }
+    (void)fclose(maps);
+    return from >= to;
+}
+
 static bool ask(uintptr_t from, uintptr_t to, bool write) {
+    union {
+        uintptr_t address;
+        void *pointer;
+    } at = {.address = from};
     for (int tries = 0; tries < 3; tries++) {
-        if (madvise((void *)from, to - from, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
+        if (madvise(at.pointer, to - from, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
             return true;
         if (errno == EINVAL)
-            return true; /* a kernel or mapping (device memory) that cannot tell */
+            return listed(from, to, write);
         if (errno != EAGAIN && errno != EINTR)
             return false;
     }
-    return true;
+    return listed(from, to, write);
 }
 
 bool client_range_ok(const void *ptr, uint64_t bytes, bool write) {
