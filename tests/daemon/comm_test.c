@@ -1,0 +1,650 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Communicators and regions: rendezvous and what can go wrong in it, split, members, the ways to leave,
+ * memory of a job. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shm_ipc/region.h"
+#include "tests/daemon/fake_client.h"
+#include "tests/daemon/fake_engine.h"
+
+#define SECOND 1000000000ull
+
+static void attach_all(struct client *clients, uint32_t count, struct fixture *f) {
+    for (uint32_t i = 0; i < count; i++)
+        client_attach(&clients[i], f, "job", "");
+}
+
+static void close_all(struct client *clients, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        client_close(&clients[i]);
+}
+
+/* ---- rendezvous ---- */
+
+static void ranks_meet_in_any_order(void **state) {
+    struct fixture f;
+    struct client c[4];
+    struct client_comm comms[4];
+    struct occl_unique_id_wire id;
+    static const uint32_t order[] = {2, 0, 3, 1};
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 4, &f);
+    client_unique_id(1, &id);
+    for (int i = 0; i < 4; i++) {
+        (void)client_comm_ask(&c[order[i]], &id, order[i], 4, 0);
+        (void)fixture_pump(&f, 2, NULL, NULL);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_true(client_receive(&c[i], 1000));
+        client_comm_take(&c[i], &comms[i]);
+        assert_int_equal(comms[i].rank, i);
+        assert_int_equal(comms[i].ranks, 4);
+        assert_int_equal(comms[i].uid, comms[0].uid);
+    }
+    /* One page: what one writes, all see. */
+    occl_note_at(&comms[1].records, 1)->ops_done = 42;
+    assert_int_equal(occl_note_at(&comms[3].records, 1)->ops_done, 42);
+    assert_int_equal(fake_engine_counts().comms, 1);
+    for (int i = 0; i < 4; i++)
+        client_comm_unmap(&comms[i]);
+    close_all(c, 4);
+    fixture_stop(&f);
+}
+
+static void bad_requests_are_refused_alone(void **state) {
+    struct fixture f;
+    struct client c[2];
+    struct client_comm comms[2];
+    struct occl_unique_id_wire id;
+    struct occl_unique_id_wire forged;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 2, &f);
+    client_unique_id(2, &id);
+    forged = id;
+    forged.bytes[127] = 1;
+    (void)client_comm_ask(&c[0], &id, 0, 2, 0);
+    const struct {
+        const struct occl_unique_id_wire *id;
+        uint32_t rank, ranks;
+        int status;
+        const char *text;
+    } cases[] = {
+        {&id, 2, 2, OCCL_E_INVALID, "expected 0 to 1, found 2"},
+        {&id, 0, 0, OCCL_E_INVALID, "size: expected 1 to 64, found 0"},
+        {&id, 0, 65, OCCL_E_INVALID, "found 65"},
+        {&id, 0, 2, OCCL_E_BUSY, "rank 0 is taken by process"},
+        {&forged, 1, 2, OCCL_E_INVALID, "unique id"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)client_comm_ask(&c[1], cases[i].id, cases[i].rank, cases[i].ranks, 0);
+        assert_true(client_receive(&c[1], 1000));
+        assert_int_equal(client_status(&c[1]), cases[i].status);
+        assert_non_null(strstr(c[1].in.reply.detail.text, cases[i].text));
+    }
+    /* Nobody was harmed: the right request still completes it. */
+    (void)client_comm_ask(&c[1], &id, 1, 2, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(client_receive(&c[i], 1000));
+        client_comm_take(&c[i], &comms[i]);
+        client_comm_unmap(&comms[i]);
+    }
+    close_all(c, 2);
+    fixture_stop(&f);
+}
+
+static void sizes_that_differ_end_it_for_all(void **state) {
+    struct fixture f;
+    struct client c[2];
+    struct occl_unique_id_wire id;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 2, &f);
+    client_unique_id(3, &id);
+    (void)client_comm_ask(&c[0], &id, 0, 2, 0);
+    (void)fixture_pump(&f, 2, NULL, NULL);
+    (void)client_comm_ask(&c[1], &id, 1, 3, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_true(client_receive(&c[i], 1000));
+        assert_int_equal(client_status(&c[i]), OCCL_E_MISMATCH);
+        assert_non_null(strstr(c[i].in.reply.detail.text, "says 3 ranks, rank 0 said 2"));
+    }
+    close_all(c, 2);
+    fixture_stop(&f);
+}
+
+static void id_names_one_communicator_once(void **state) {
+    struct fixture f;
+    struct client c;
+    struct client_comm comm;
+    struct occl_unique_id_wire id;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    clients_make_comm(&c, 1, 4, &comm);
+    client_unique_id(4, &id);
+    for (int i = 0; i < 2; i++) {
+        (void)client_comm_ask(&c, &id, 0, 1, 0);
+        assert_true(client_receive(&c, 1000));
+        assert_int_equal(client_status(&c), OCCL_E_BUSY);
+        assert_non_null(strstr(c.in.reply.detail.text, "used before"));
+        /* Also after the communicator has gone. */
+        if (i == 0)
+            assert_int_equal(client_comm_end(&c, comm.number, OCCL_END_DESTROY), OCCL_OK);
+    }
+    client_comm_unmap(&comm);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
+static void other_jobs_are_kept_out(void **state) {
+    struct fixture f;
+    struct client a;
+    struct client b;
+    struct client t;
+    struct occl_unique_id_wire id;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    client_attach(&a, &f, "red", "");
+    client_attach(&b, &f, "blue", "");
+    client_attach(&t, &f, "red", "tag");
+    client_unique_id(5, &id);
+    (void)client_comm_ask(&a, &id, 0, 2, 0);
+    (void)fixture_pump(&f, 2, NULL, NULL);
+    (void)client_comm_ask(&b, &id, 1, 2, 0);
+    assert_true(client_receive(&b, 1000));
+    assert_int_equal(client_status(&b), OCCL_E_PERMISSION);
+    assert_non_null(strstr(b.in.reply.detail.text, "job blue"));
+    assert_non_null(strstr(b.in.reply.detail.text, "expected job red"));
+    /* Another tenant does not learn the job's name. */
+    (void)client_comm_ask(&t, &id, 1, 2, 0);
+    assert_true(client_receive(&t, 1000));
+    assert_int_equal(client_status(&t), OCCL_E_PERMISSION);
+    assert_non_null(strstr(t.in.reply.detail.text, "of another tenant"));
+    client_close(&a);
+    client_close(&b);
+    client_close(&t);
+    fixture_stop(&f);
+}
+
+static void timeout_names_the_missing_ranks(void **state) {
+    struct fixture f;
+    struct client c[2];
+    struct occl_unique_id_wire id;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 2, &f);
+    client_unique_id(6, &id);
+    (void)client_comm_ask(&c[0], &id, 0, 8, 10 * SECOND);
+    (void)client_comm_ask(&c[1], &id, 5, 8, SECOND / 20);
+    for (int i = 0; i < 2; i++) {
+        assert_true(client_receive(&c[i], 2000));
+        assert_int_equal(client_status(&c[i]), OCCL_E_TIMEOUT);
+        assert_non_null(strstr(c[i].in.reply.detail.text, "1-4,6-7"));
+    }
+    /* Who comes too late is told at once. */
+    (void)client_comm_ask(&c[0], &id, 3, 8, 0);
+    assert_true(client_receive(&c[0], 500));
+    assert_int_equal(client_status(&c[0]), OCCL_E_TIMEOUT);
+    close_all(c, 2);
+    fixture_stop(&f);
+}
+
+static void communicator_quota_is_named(void **state) {
+    struct fixture f;
+    struct client c;
+    struct client_comm comm;
+    struct occl_unique_id_wire id;
+    (void)state;
+    fixture_prepare(&f);
+    f.config.quota_communicators = 1;
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    clients_make_comm(&c, 1, 7, &comm);
+    client_unique_id(8, &id);
+    (void)client_comm_ask(&c, &id, 0, 1, 0);
+    assert_true(client_receive(&c, 1000));
+    assert_int_equal(client_status(&c), OCCL_E_QUOTA);
+    assert_non_null(strstr(c.in.reply.detail.text, "quota_communicators"));
+    client_comm_unmap(&comm);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
+/* ---- split and members ---- */
+
+static uint64_t ask_split(struct client *c, uint32_t comm, int32_t color, int32_t key,
+                          uint32_t sequence) {
+    struct occl_msg_comm_split msg;
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, OCCL_MSG_COMM_SPLIT, ++c->request);
+    msg.comm = comm;
+    msg.color = color;
+    msg.key = key;
+    msg.sequence = sequence;
+    client_send(c, &msg, sizeof msg, -1);
+    return c->request;
+}
+
+static void split_orders_by_color_key_rank(void **state) {
+    struct fixture f;
+    struct client c[5];
+    struct client_comm comms[5];
+    struct client_comm parts[5];
+    static const struct {
+        int32_t color, key;
+        uint32_t rank, ranks;
+    } want[] = {{1, 5, 2, 3}, {-1, 0, 0, 0}, {1, 5, 1, 3}, {0, 0, 0, 1}, {1, -3, 0, 3}};
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 5, &f);
+    clients_make_comm(c, 5, 9, comms);
+    for (uint32_t i = 0; i < 5; i++) {
+        /* Ranks 0 and 2 share color and key: the parent's rank decides, so swap the wish. */
+        (void)ask_split(&c[i], comms[i].number, want[i].color, i == 0 ? 6 : want[i].key, 0);
+    }
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_true(client_receive(&c[i], 1000));
+        if (want[i].ranks == 0) {
+            assert_int_equal(c[i].in.h.type, OCCL_MSG_COMM);
+            assert_int_equal(c[i].in.comm.ranks, 0);
+            assert_int_equal(c[i].fd_count, 0);
+            continue;
+        }
+        client_comm_take(&c[i], &parts[i]);
+        assert_int_equal(parts[i].rank, want[i].rank);
+        assert_int_equal(parts[i].ranks, want[i].ranks);
+        client_comm_unmap(&parts[i]);
+    }
+    assert_int_equal(fake_engine_counts().comms, 3);
+    for (int i = 0; i < 5; i++)
+        client_comm_unmap(&comms[i]);
+    close_all(c, 5);
+    fixture_stop(&f);
+}
+
+static void split_fails_when_a_member_leaves(void **state) {
+    struct fixture f;
+    struct client c[3];
+    struct client_comm comms[3];
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 3, &f);
+    clients_make_comm(c, 3, 10, comms);
+    (void)ask_split(&c[0], comms[0].number, 0, 0, 0);
+    (void)fixture_pump(&f, 2, NULL, NULL);
+    /* Twice under one number is a mistake of the caller alone. */
+    (void)ask_split(&c[0], comms[0].number, 0, 0, 0);
+    assert_true(client_receive(&c[0], 500));
+    assert_int_equal(client_status(&c[0]), OCCL_E_BUSY);
+    assert_int_equal(client_comm_end(&c[2], comms[2].number, OCCL_END_DESTROY), OCCL_OK);
+    assert_true(client_receive(&c[0], 500));
+    assert_int_equal(client_status(&c[0]), OCCL_E_PEER_FAILED);
+    assert_non_null(strstr(c[0].in.reply.detail.text, "rank 2"));
+    (void)ask_split(&c[1], comms[1].number, 0, 0, 0);
+    assert_true(client_receive(&c[1], 500));
+    assert_int_equal(client_status(&c[1]), OCCL_E_PEER_FAILED);
+    for (int i = 0; i < 3; i++)
+        client_comm_unmap(&comms[i]);
+    close_all(c, 3);
+    fixture_stop(&f);
+}
+
+static void members_are_named_in_pages(void **state) {
+    enum { RANKS = 40 };
+    struct fixture f;
+    static struct client c;
+    struct occl_msg_members msg;
+    struct occl_unique_id_wire id;
+    struct client_comm comm;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    client_unique_id(11, &id);
+    /* One process may hold several ranks. */
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        (void)client_comm_ask(&c, &id, rank, RANKS, 0);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        assert_true(client_receive(&c, 1000));
+        client_comm_take(&c, &comm);
+        client_comm_unmap(&comm);
+    }
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, OCCL_MSG_MEMBERS, 0);
+    msg.comm = comm.number;
+    msg.first = 32;
+    client_call(&c, &msg, sizeof msg);
+    assert_int_equal(c.in.h.type, OCCL_MSG_MEMBERS_REPLY);
+    assert_int_equal(c.in.members.members, RANKS - 32);
+    assert_int_equal(c.in.members.ranks, RANKS);
+    assert_int_equal(c.in.members.member[0].pid, getpid());
+    assert_int_equal(c.in.members.member[0].state, 0);
+    msg.first = RANKS;
+    client_call(&c, &msg, sizeof msg);
+    assert_int_equal(client_status(&c), OCCL_E_INVALID);
+    msg.comm = 4711;
+    client_call(&c, &msg, sizeof msg);
+    assert_int_equal(client_status(&c), OCCL_E_HANDLE);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
+/* ---- leaving ---- */
+
+static const struct occl_op_key first_op = {OCCL_PEERS_ALL, 0, 0};
+
+static void destroy_ends_only_what_needs_the_leaver(void **state) {
+    struct fixture f;
+    struct client c[3];
+    struct client_comm comms[3];
+    struct occl_op_key pair = {1u << 16 | 2u, 3, 0};
+    struct occl_op_key second = {OCCL_PEERS_ALL, 9, 0};
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 3, &f);
+    clients_make_comm(c, 3, 12, comms);
+    /* Rank 0 has come to the first op and leaves; the others may still come. */
+    struct occl_record *came =
+        client_arrive(&c[0], &comms[0], first_op, OCCL_OP_ALL_REDUCE, false, 0);
+    /* Rank 1 waits in an op that rank 0 never came to, and in a receive that has nothing to do
+     * with it. */
+    struct occl_record *needs =
+        client_arrive(&c[1], &comms[1], second, OCCL_OP_ALL_REDUCE, true, 0);
+    struct occl_record *receive = client_arrive(&c[2], &comms[2], pair, OCCL_OP_RECV, true, 0);
+    assert_int_equal(client_comm_end(&c[0], comms[0].number, OCCL_END_DESTROY), OCCL_OK);
+    assert_int_equal(client_comm_end(&c[0], comms[0].number, OCCL_END_DESTROY), OCCL_E_HANDLE);
+    assert_true(client_event(&c[1], OCCL_EVENT_COMM, 1000));
+    assert_int_equal(c[1].in.event.about_rank, 0);
+    assert_non_null(strstr(c[1].in.event.detail.text, "destroyed its communicator"));
+    uint32_t now = occl_observe32(&needs->state);
+    assert_int_equal(occl_rec_kind(now), OCCL_REC_ABORTED);
+    assert_int_equal(occl_rec_status(now), OCCL_E_PEER_FAILED);
+    assert_int_equal(occl_rec_rank(now), 0);
+    assert_int_equal(occl_rec_kind(occl_observe32(&came->state)), OCCL_REC_OPEN);
+    assert_int_equal(occl_rec_kind(occl_observe32(&receive->state)), OCCL_REC_OPEN);
+    struct occl_comm_page *page = occl_records_header(&comms[1].records);
+    assert_int_equal(occl_observe32(&page->comm_state), OCCL_COMM_LIVE);
+    assert_int_equal(occl_observe64(&page->dead_mask), 1);
+    /* An op that is submitted later and needs the leaver ends as well, by the repeated sweep. */
+    struct occl_op_key later = {OCCL_PEERS_ALL, 10, 0};
+    struct occl_record *late =
+        client_arrive(&c[2], &comms[2], later, OCCL_OP_BARRIER, true, 0);
+    (void)fixture_pump(&f, 300, NULL, NULL);
+    assert_int_equal(occl_rec_kind(occl_observe32(&late->state)), OCCL_REC_ABORTED);
+    for (int i = 0; i < 3; i++)
+        client_comm_unmap(&comms[i]);
+    close_all(c, 3);
+    fixture_stop(&f);
+}
+
+static void revoke_and_abort_reach_everybody(void **state) {
+    static const struct {
+        uint32_t how;
+        int status;
+        uint32_t state;
+    } cases[] = {{OCCL_END_REVOKE, OCCL_E_REVOKED, OCCL_COMM_REVOKED},
+                 {OCCL_END_ABORT, OCCL_E_ABORTED, OCCL_COMM_ABORTED}};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct fixture f;
+        struct client c[2];
+        struct client_comm comms[2];
+        fixture_prepare(&f);
+        fixture_start(&f);
+        attach_all(c, 2, &f);
+        clients_make_comm(c, 2, 13, comms);
+        struct occl_record *rec =
+            client_arrive(&c[0], &comms[0], first_op, OCCL_OP_ALL_REDUCE, true, 0);
+        assert_int_equal(client_comm_end(&c[1], comms[1].number, cases[i].how), OCCL_OK);
+        assert_true(client_event(&c[0], OCCL_EVENT_COMM, 1000));
+        assert_int_equal(c[0].in.event.detail.status, cases[i].status);
+        assert_int_equal(c[0].in.event.number, comms[0].number);
+        assert_int_equal(occl_observe32(&rec->state),
+                         OCCL_REC_WORD(OCCL_REC_ABORTED, cases[i].status, 1));
+        assert_int_equal(
+            occl_observe32(&occl_records_header(&comms[0].records)->comm_state),
+            OCCL_REC_WORD(cases[i].state, cases[i].status, 1));
+        assert_int_equal(fake_engine_counts().last_fail_status, cases[i].status);
+        /* Revoke leaves the seat, abort gives it up. */
+        assert_int_equal(client_comm_end(&c[1], comms[1].number, OCCL_END_DESTROY),
+                         cases[i].how == OCCL_END_REVOKE ? OCCL_OK : OCCL_E_HANDLE);
+        assert_int_equal(client_comm_end(&c[0], comms[0].number, OCCL_END_DESTROY), OCCL_OK);
+        assert_int_equal(fake_engine_counts().comms, 0);
+        for (int k = 0; k < 2; k++)
+            client_comm_unmap(&comms[k]);
+        close_all(c, 2);
+        fixture_stop(&f);
+    }
+}
+
+/* A member that claims a record just after the end is woken by the repeated sweep. */
+static void late_claims_after_the_end_are_swept(void **state) {
+    struct fixture f;
+    struct client c[2];
+    struct client_comm comms[2];
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 2, &f);
+    clients_make_comm(c, 2, 14, comms);
+    assert_int_equal(client_comm_end(&c[1], comms[1].number, OCCL_END_REVOKE), OCCL_OK);
+    struct occl_record *rec =
+        client_arrive(&c[0], &comms[0], first_op, OCCL_OP_BARRIER, true, 0);
+    (void)fixture_pump(&f, 300, NULL, NULL);
+    assert_int_equal(occl_rec_kind(occl_observe32(&rec->state)), OCCL_REC_ABORTED);
+    for (int i = 0; i < 2; i++)
+        client_comm_unmap(&comms[i]);
+    close_all(c, 2);
+    fixture_stop(&f);
+}
+
+/* Whatever stands in the page, the daemon lives and the end goes through. */
+static void scribbled_page_harms_only_its_job(void **state) {
+    struct fixture f;
+    struct client c[2];
+    struct client_comm comms[2];
+    int status;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 2, &f);
+    clients_make_comm(c, 2, 15, comms);
+    for (unsigned pattern = 0; pattern < 4; pattern++) {
+        static const unsigned char bytes[] = {0xff, 0x01, 0xa5, 0x80};
+        memset(comms[0].records.base, bytes[pattern], comms[0].bytes);
+        json_t *answer = client_admin(&c[0], "{\"verb\":\"why\"}", &status);
+        json_decref(answer);
+        answer = client_admin(&c[0], "{\"verb\":\"ops\"}", &status);
+        json_decref(answer);
+        answer = client_admin(&c[0], "{\"verb\":\"comms\"}", &status);
+        json_decref(answer);
+        (void)fixture_pump(&f, 300, NULL, NULL);
+    }
+    assert_int_equal(client_comm_end(&c[1], comms[1].number, OCCL_END_ABORT), OCCL_OK);
+    (void)fixture_pump(&f, 20, NULL, NULL);
+    for (int i = 0; i < 2; i++)
+        client_comm_unmap(&comms[i]);
+    close_all(c, 2);
+    fixture_stop(&f);
+}
+
+/* ---- regions ---- */
+
+static uint32_t region_alloc(struct client *c, uint64_t bytes, uint32_t flags) {
+    struct occl_msg_region_alloc msg;
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, OCCL_MSG_REGION_ALLOC, 0);
+    msg.bytes = bytes;
+    msg.flags = flags;
+    client_call(c, &msg, sizeof msg);
+    return c->in.h.type == OCCL_MSG_REGION ? c->in.region.region : 0;
+}
+
+static int region_simple(struct client *c, uint32_t type, uint32_t region) {
+    struct occl_msg_region_map msg;
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, type, 0);
+    msg.region = region;
+    client_call(c, &msg, sizeof msg);
+    return client_status(c);
+}
+
+static void regions_are_sealed_and_shared_in_the_job(void **state) {
+    struct fixture f;
+    struct client c[2];
+    struct client alien;
+    struct occl_detail detail;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 2, &f);
+    client_attach(&alien, &f, "other", "");
+    uint32_t number = region_alloc(&c[0], 5000, 0);
+    assert_int_not_equal(number, 0);
+    assert_int_equal(c[0].in.region.bytes, 8192);
+    assert_int_equal(occl_memfd_verify(c[0].fds[0], 8192, false, &detail), OCCL_OK);
+    char *mine = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, c[0].fds[0], 0);
+    assert_ptr_not_equal(mine, MAP_FAILED);
+    struct stat st;
+    assert_int_equal(fstat(c[0].fds[0], &st), 0);
+    assert_int_equal(st.st_blocks, 0); /* nobody populated it but its owner may */
+    memcpy(mine, "hello", 6);
+    assert_int_equal(region_simple(&c[1], OCCL_MSG_REGION_MAP, number), OCCL_OK);
+    char *theirs = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, c[1].fds[0], 0);
+    assert_string_equal(theirs, "hello");
+    assert_int_equal(region_simple(&alien, OCCL_MSG_REGION_MAP, number), OCCL_E_NOT_FOUND);
+    /* The owner frees it: the one that mapped it is told, the number is never used again. */
+    assert_int_equal(region_simple(&c[0], OCCL_MSG_REGION_FREE, number), OCCL_OK);
+    assert_true(client_event(&c[1], OCCL_EVENT_REGION_GONE, 500));
+    assert_int_equal(c[1].in.event.number, number);
+    assert_int_equal(region_simple(&c[0], OCCL_MSG_REGION_FREE, number), OCCL_E_NOT_FOUND);
+    assert_int_equal(region_alloc(&c[0], 4096, 0), number + 1);
+    assert_int_equal(fake_engine_counts().regions, 1);
+    munmap(mine, 8192);
+    munmap(theirs, 8192);
+    close_all(c, 2);
+    client_close(&alien);
+    fixture_stop(&f);
+}
+
+static void region_of_a_dead_owner_goes(void **state) {
+    struct fixture f;
+    struct client c[2];
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 2, &f);
+    uint32_t number = region_alloc(&c[0], 4096, 0);
+    assert_int_equal(region_simple(&c[1], OCCL_MSG_REGION_MAP, number), OCCL_OK);
+    client_close(&c[0]);
+    assert_true(client_event(&c[1], OCCL_EVENT_REGION_GONE, 500));
+    assert_int_equal(c[1].in.event.number, number);
+    assert_int_equal(fake_engine_counts().regions, 0);
+    client_close(&c[1]);
+    fixture_stop(&f);
+}
+
+static void region_quotas_and_sizes(void **state) {
+    struct fixture f;
+    struct client c;
+    (void)state;
+    fixture_prepare(&f);
+    f.config.quota_regions = 2;
+    f.config.registered_max_bytes = 16 << 20;
+    f.config.quota_registered_bytes = 4 << 20;
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    uint64_t level = f.daemon->charge.used_bytes;
+    assert_int_equal(region_alloc(&c, 0, 0), 0);
+    assert_int_equal(client_status(&c), OCCL_E_INVALID);
+    assert_int_equal(region_alloc(&c, UINT64_MAX - 5, 0), 0);
+    assert_int_equal(client_status(&c), OCCL_E_INVALID);
+    assert_int_equal(region_alloc(&c, 4096, 6), 0);
+    assert_int_equal(client_status(&c), OCCL_E_INVALID);
+    assert_int_equal(region_alloc(&c, 5 << 20, 0), 0);
+    assert_int_equal(client_status(&c), OCCL_E_QUOTA);
+    assert_non_null(strstr(c.in.reply.detail.text, "quota_registered"));
+    assert_int_equal(f.daemon->charge.used_bytes, level);
+    uint32_t first = region_alloc(&c, 1 << 20, 0);
+    uint32_t second = region_alloc(&c, 1 << 20, 0);
+    assert_true(first > 0 && second > first);
+    assert_int_equal(region_alloc(&c, 1 << 20, 0), 0);
+    assert_non_null(strstr(c.in.reply.detail.text, "quota_regions"));
+    assert_int_equal(region_simple(&c, OCCL_MSG_REGION_FREE, first), OCCL_OK);
+    assert_int_equal(region_simple(&c, OCCL_MSG_REGION_FREE, second), OCCL_OK);
+    assert_int_equal(f.daemon->charge.used_bytes, level);
+    /* Huge pages if there are any, else ordinary ones: it works either way. */
+    assert_true(region_alloc(&c, 4096, OCCL_REGION_HUGE) > second);
+    client_close(&c);
+    (void)fixture_pump(&f, 10, NULL, NULL);
+    assert_int_equal(f.daemon->charge.used_bytes, 0);
+    fixture_stop(&f);
+}
+
+/* The pages of a freed region go back at once, whatever its peers keep mapped. */
+static void freed_region_keeps_no_memory(void **state) {
+    struct fixture f;
+    struct client c;
+    struct stat st;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    uint32_t number = region_alloc(&c, 1 << 20, 0);
+    int fd = dup(c.fds[0]);
+    char *mine = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    memset(mine, 7, 1 << 20);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_blocks, (1 << 20) / 512);
+    assert_int_equal(region_simple(&c, OCCL_MSG_REGION_FREE, number), OCCL_OK);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(st.st_blocks, 0);
+    munmap(mine, 1 << 20);
+    close(fd);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_meet_in_any_order),
+        cmocka_unit_test(bad_requests_are_refused_alone),
+        cmocka_unit_test(sizes_that_differ_end_it_for_all),
+        cmocka_unit_test(id_names_one_communicator_once),
+        cmocka_unit_test(other_jobs_are_kept_out),
+        cmocka_unit_test(timeout_names_the_missing_ranks),
+        cmocka_unit_test(communicator_quota_is_named),
+        cmocka_unit_test(split_orders_by_color_key_rank),
+        cmocka_unit_test(split_fails_when_a_member_leaves),
+        cmocka_unit_test(members_are_named_in_pages),
+        cmocka_unit_test(destroy_ends_only_what_needs_the_leaver),
+        cmocka_unit_test(revoke_and_abort_reach_everybody),
+        cmocka_unit_test(late_claims_after_the_end_are_swept),
+        cmocka_unit_test(scribbled_page_harms_only_its_job),
+        cmocka_unit_test(regions_are_sealed_and_shared_in_the_job),
+        cmocka_unit_test(region_of_a_dead_owner_goes),
+        cmocka_unit_test(region_quotas_and_sizes),
+        cmocka_unit_test(freed_region_keeps_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
