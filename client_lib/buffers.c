@@ -25,8 +25,7 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
         struct occl_copy_job job = {op->bytes, op->send, 1, 0, &to};
         occl_lib.movers->copy(&job);
     }
-    *out_ref =
-        (struct occl_buffer_ref){OCCL_SPACE_REGION, stage->region->number, stage->offset};
+    *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, stage->region->number, stage->offset};
     return OCCL_OK;
 }
 

@@ -10,10 +10,9 @@
  *
  * Locks, in the order in which they may be nested:
  *    lib.control   init, finalize, create, destroy: control path only
- *    comm.lock     tag counters, payload chunks, list of ops; on the hot path: an uncontended lock is
- *                  20 ns, and the instance number and the slot must be taken together
- *    lib.ops_lock  free list of the op pool
- *    lib.memory    region tables: only ops above OCCL_DIRECT_MAX_BYTES look there
+ *    comm.lock     tag counters, payload chunks, list of ops; on the hot path: an uncontended lock
+ * is 20 ns, and the instance number and the slot must be taken together lib.ops_lock  free list of
+ * the op pool lib.memory    region tables: only ops above OCCL_DIRECT_MAX_BYTES look there
  *    ring.sq_lock, ring.cq_lock, rpc.lock
  *
  * Threads: callers; the reader (socket: replies, events, the daemon's end); the watcher (callbacks,
@@ -46,8 +45,8 @@ struct client_region {
     uint32_t own;    /* 1: ours to free */
     char *base;
     uint64_t bytes;
-    uint32_t users; /* ops and executing strands that refer to it */
-    uint32_t gone;  /* the owner freed it: unmap when unused */
+    uint32_t users;             /* ops and executing strands that refer to it */
+    uint32_t gone;              /* the owner freed it: unmap when unused */
     struct client_region *next; /* mapped peers' regions of one hash bucket */
 };
 
@@ -80,7 +79,7 @@ struct client_op {
     uint32_t members;
     const void *send;
     void *recv;
-    uint64_t bytes; /* count x element size */
+    uint64_t bytes;     /* count x element size */
     int64_t timeout_ns; /* < 0: none, 0: the communicator's */
     uint32_t flags;     /* enum occl_op_flags */
     uint8_t priority;   /* class, 255: the communicator's */
@@ -98,21 +97,21 @@ struct client_op {
     struct client_stage *stage_in, *stage_out;
     uint64_t aborted_since_ns; /* 0, or when this rank saw the abort while others still executed */
     uint32_t may_write_rank;   /* OCCL_RANK_NONE, or who is stopped inside a strand of the op */
-    uint64_t deadline_ns; /* 0: none */
-    uint32_t ring_slot;   /* index in the ring table */
-    uint32_t ring_done;   /* 1: the completion was taken out; ring_status, about_* hold it */
+    uint64_t deadline_ns;      /* 0: none */
+    uint32_t ring_slot;        /* index in the ring table */
+    uint32_t ring_done;        /* 1: the completion was taken out; ring_status, about_* hold it */
     int32_t ring_status;
     enum client_op_path path;
     uint32_t cancel_sent;
     uint32_t about_rank;
     uint32_t about_field;
     /* completion */
-    uint32_t hold; /* 1 while one thread advances the op */
+    uint32_t hold;  /* 1 while one thread advances the op */
     uint32_t phase; /* enum client_op_phase: published after status */
     int32_t status;
     char *text; /* of the error, or NULL; from malloc */
     uint32_t phase_sleepers;
-    bool counted; /* the completion descriptor counts it */
+    bool counted;     /* the completion descriptor counts it */
     uint32_t watched; /* 1: only the watcher advances it */
     /* pool */
     uint32_t index;
@@ -137,7 +136,7 @@ struct client_comm {
     uint32_t index;
     uint32_t generation; /* odd: live */
     uint32_t refs;       /* threads inside */
-    uint32_t ended;      /* 0, or the negated status given to this rank's ops after destroy, abort */
+    uint32_t ended; /* 0, or the negated status given to this rank's ops after destroy, abort */
     struct occl_records m;
     uint32_t number; /* in this session */
     uint32_t rank, ranks;
@@ -165,8 +164,8 @@ struct client_comm {
 #define CLIENT_OP_CHUNKS 1024
 #define CLIENT_REGION_BUCKETS 256
 
-struct client_rpc; /* rpc.c */
-struct client_ring; /* spill.c */
+struct client_rpc;     /* rpc.c */
+struct client_ring;    /* spill.c */
 struct client_watcher; /* watch.c */
 struct client_staging; /* stage.c */
 
@@ -191,7 +190,7 @@ struct client_library {
     const struct occl_movers *movers;
     uint64_t cache_bytes; /* last-level cache: above it stores bypass it */
     uint32_t cores;
-    uint64_t probe_word;     /* what peers read to prove that cross-memory attach works */
+    uint64_t probe_word; /* what peers read to prove that cross-memory attach works */
 
     pthread_mutex_t memory;
     struct client_region **own; /* sorted by base */
@@ -273,8 +272,7 @@ void client_op_describe(struct client_op *op, const struct client_op *from);
 struct client_op *client_op_get(struct occl_request handle);
 struct occl_request client_op_handle(const struct client_op *op);
 /* Ends an active op of a communicator that goes away; does nothing if it has become another's. */
-void client_op_end(struct client_comm *comm, uint32_t generation, struct client_op *op,
-                   int status);
+void client_op_end(struct client_comm *comm, uint32_t generation, struct client_op *op, int status);
 void client_ops_in_child(void);
 bool client_op_try_hold(struct client_op *op);
 void client_op_unhold(struct client_op *op);
@@ -297,7 +295,8 @@ bool client_advance(struct client_op *op, bool may_execute);
 /* The word a waiter of this op sleeps on, what it holds now, and where sleepers are counted. */
 void client_wait_word(struct client_op *op, uint32_t **out_word, uint32_t *out_expected,
                       uint32_t **out_sleepers);
-/* Ends the run. result_is_staged: executors wrote the result into the staging copy, if there is one. */
+/* Ends the run. result_is_staged: executors wrote the result into the staging copy, if there is
+ * one. */
 void client_finish(struct client_op *op, int status, bool result_is_staged);
 
 /* direct.c: this rank's result from the payload in the record. */
@@ -341,7 +340,8 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns);
 void client_nap(uint32_t round);
 uint64_t client_now_ns(void);
 
-/* watch.c: the watcher looks after ops with a callback, ops nobody waits for, and the descriptor. */
+/* watch.c: the watcher looks after ops with a callback, ops nobody waits for, and the descriptor.
+ */
 int client_watch_ready(void); /* starts the thread: after it client_watch cannot fail */
 int client_watch(struct client_op *op);
 bool client_watch_wanted(void); /* the completion descriptor is in use: every request is watched */

@@ -28,12 +28,11 @@ struct client_comm *client_comm_get(struct occl_comm handle, int *out_status) {
     *out_status = client_enter();
     if (*out_status)
         return NULL;
-    struct client_comm *comm =
-        comm_ref((uint32_t)handle.handle, (uint32_t)(handle.handle >> 32));
+    struct client_comm *comm = comm_ref((uint32_t)handle.handle, (uint32_t)(handle.handle >> 32));
     if (!comm)
-        *out_status = client_fail(OCCL_E_HANDLE,
-                                  "communicator 0x%llx is stale or was never given out",
-                                  (unsigned long long)handle.handle);
+        *out_status =
+            client_fail(OCCL_E_HANDLE, "communicator 0x%llx is stale or was never given out",
+                        (unsigned long long)handle.handle);
     return comm;
 }
 
@@ -103,8 +102,7 @@ static int fetch_members(struct client_comm *comm) {
         occl_msg_init(&msg.h, OCCL_MSG_MEMBERS, 0);
         msg.comm = comm->number;
         msg.first = first;
-        int status =
-            client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_MEMBERS_REPLY, NULL);
+        int status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_MEMBERS_REPLY, NULL);
         if (status)
             return status;
         if (reply.first != first || reply.members == 0 ||
@@ -128,8 +126,10 @@ static int open_page(struct client_comm *comm, const struct occl_msg_comm *reply
         status = OCCL_E_PROTOCOL;
     if (status) {
         (void)munmap(base, reply->page_bytes);
-        return client_fail(status, "the daemon's communicator page does not fit this library "
-                                   "(ABI %u)", OCCL_ABI_VERSION);
+        return client_fail(status,
+                           "the daemon's communicator page does not fit this library "
+                           "(ABI %u)",
+                           OCCL_ABI_VERSION);
     }
     comm->m.page_bytes = reply->page_bytes;
     return OCCL_OK;
@@ -170,9 +170,9 @@ static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occ
         comm->rank = reply->rank;
         comm->ranks = reply->ranks;
         comm->uid = reply->comm_uid;
-        comm->default_timeout_ns =
-            attr && attr->default_timeout_ns > 0 ? (uint64_t)attr->default_timeout_ns
-                                                 : occl_lib.welcome.default_timeout_ns;
+        comm->default_timeout_ns = attr && attr->default_timeout_ns > 0
+                                       ? (uint64_t)attr->default_timeout_ns
+                                       : occl_lib.welcome.default_timeout_ns;
         if (attr && attr->name)
             (void)snprintf(comm->name, sizeof comm->name, "%s", attr->name);
         else
@@ -208,8 +208,8 @@ static void end_ops(struct client_comm *comm, uint32_t generation, int status) {
     for (;;) {
         pthread_mutex_lock(&comm->lock);
         struct client_op *op = comm->ops;
-        while (op && (occl_peek32(&op->phase) != CLIENT_OP_ACTIVE ||
-                      op->comm_generation != generation))
+        while (op &&
+               (occl_peek32(&op->phase) != CLIENT_OP_ACTIVE || op->comm_generation != generation))
             op = op->next_in_comm;
         pthread_mutex_unlock(&comm->lock);
         if (!op)
@@ -274,7 +274,8 @@ static int check_attr(const struct occl_comm_attr *attr) {
     char name[OCCL_NAME_BYTES];
     if (attr->name) {
         if (strlen(attr->name) >= sizeof name)
-            return client_fail(OCCL_E_INVALID, "communicator name of %zu bytes, expected at most %zu",
+            return client_fail(OCCL_E_INVALID,
+                               "communicator name of %zu bytes, expected at most %zu",
                                strlen(attr->name), sizeof name - 1);
         memset(name, 0, sizeof name);
         (void)snprintf(name, sizeof name, "%s", attr->name);

@@ -61,9 +61,8 @@ static int compare_with_source(struct client_op *op, uint32_t source) {
     struct occl_line *theirs = occl_line_at(op->rec, source);
     struct occl_signature sig = occl_line_signature(theirs);
     enum occl_signature_field field = occl_signature_differ(&op->sig, &sig);
-    if (field == OCCL_FIELD_NONE &&
-        (theirs->peers != op->key.peers || theirs->tag != op->key.tag ||
-         theirs->instance != op->key.instance))
+    if (field == OCCL_FIELD_NONE && (theirs->peers != op->key.peers || theirs->tag != op->key.tag ||
+                                     theirs->instance != op->key.instance))
         field = OCCL_FIELD_KEY;
     if (field == OCCL_FIELD_NONE)
         return OCCL_OK;

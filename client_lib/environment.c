@@ -24,11 +24,12 @@ static int number_of(const char *variable, long most, int *out_value) {
     if (!text)
         return client_fail(OCCL_E_USAGE,
                            "%s is not set: start the program with occlctl run, or use occl_init "
-                           "and occl_comm_create", variable);
+                           "and occl_comm_create",
+                           variable);
     long value = strtol(text, &end, 10);
     if (end == text || *end || value < 0 || value > most)
-        return client_fail(OCCL_E_USAGE, "%s is \"%s\", expected a number in 0..%ld", variable, text,
-                           most);
+        return client_fail(OCCL_E_USAGE, "%s is \"%s\", expected a number in 0..%ld", variable,
+                           text, most);
     *out_value = (int)value;
     return OCCL_OK;
 }
@@ -142,8 +143,8 @@ OCCL_PUBLIC enum occl_result occl_comm_get_async_error(struct occl_comm handle,
         error = occl_rec_status(late);
         (void)client_fail(error,
                           "communicator %s: an op that had completed here did not agree with what "
-                          "rank %u submitted (field %u)", comm->name, occl_rec_rank(late),
-                          occl_rec_kind(late));
+                          "rank %u submitted (field %u)",
+                          comm->name, occl_rec_rank(late), occl_rec_kind(late));
     }
     *out_error = (enum occl_result)error;
     client_comm_put(comm);

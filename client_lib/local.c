@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The local path: whoever is there claims strands of a LOCAL record and runs them. A strand is one
- * slice; between two slices the thread looks whether the op still goes on, whether the job may go on
- * (weights), and gives the core to others when ranks outnumber cores. */
+ * slice; between two slices the thread looks whether the op still goes on, whether the job may go
+ * on (weights), and gives the core to others when ranks outnumber cores. */
 #include <sched.h>
 #include <unistd.h>
 
@@ -118,8 +118,8 @@ static int run_strand(struct client_op *op, struct view *v, uint32_t index, uint
 
 static void abort_op(struct client_op *op, int status, uint32_t member) {
     uint32_t now, rank = client_member_rank(op, member);
-    if (occl_record_decide(op->rec, OCCL_REC_LOCAL,
-                           OCCL_REC_WORD(OCCL_REC_ABORTED, status, rank), &now))
+    if (occl_record_decide(op->rec, OCCL_REC_LOCAL, OCCL_REC_WORD(OCCL_REC_ABORTED, status, rank),
+                           &now))
         (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
 }
 

@@ -36,8 +36,7 @@ static uint32_t own_above(const char *ptr) {
 static int own_add(struct client_region *region) {
     if (occl_lib.own_count == occl_lib.own_capacity) {
         uint32_t capacity = occl_lib.own_capacity ? occl_lib.own_capacity * 2 : 16;
-        struct client_region **grown =
-            realloc(occl_lib.own, capacity * sizeof *grown);
+        struct client_region **grown = realloc(occl_lib.own, capacity * sizeof *grown);
         if (!grown)
             return client_fail(OCCL_E_NO_MEMORY, "no memory for the table of regions");
         occl_lib.own = grown;
@@ -131,8 +130,8 @@ int client_region_release(struct client_region *region) {
     pthread_mutex_lock(&occl_lib.memory);
     if (occl_peek32(&region->users)) {
         pthread_mutex_unlock(&occl_lib.memory);
-        return client_fail(OCCL_E_USAGE, "memory %p is in use by %u operations", (void *)region->base,
-                           occl_peek32(&region->users));
+        return client_fail(OCCL_E_USAGE, "memory %p is in use by %u operations",
+                           (void *)region->base, occl_peek32(&region->users));
     }
     own_remove(region);
     pthread_mutex_unlock(&occl_lib.memory);

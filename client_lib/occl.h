@@ -5,9 +5,9 @@
  * operations. Operations may be submitted in any order, from any thread, on any rank: an op is
  * matched with its peers by (communicator, tag, instance under that tag), so no order can deadlock.
  * Untagged calls (tag 0) of a communicator form one stream in which the k-th call matches the k-th
- * call of the other ranks; calls with a tag form a stream of their own per tag. The order of calls is
- * matching order only: a later op may execute and complete before an earlier one. Data dependencies
- * are expressed by waiting.
+ * call of the other ranks; calls with a tag form a stream of their own per tag. The order of calls
+ * is matching order only: a later op may execute and complete before an earlier one. Data
+ * dependencies are expressed by waiting.
  *
  * Thread safety: every function may be called from any thread. A handle may be used by several
  * threads at once; it is an integer with a generation, and a stale one is an ordinary error
@@ -15,8 +15,8 @@
  * attaches itself with occl_init; the parent is not disturbed.
  *
  * Blocking: the functions that take an `occl_request *out_request` block until the op has completed
- * when out_request is NULL, and return at once otherwise. Inside occl_group_start/end nothing blocks
- * before occl_group_end.
+ * when out_request is NULL, and return at once otherwise. Inside occl_group_start/end nothing
+ * blocks before occl_group_end.
  *
  * Completion is local and happens exactly once: success means that this rank's output is right and
  * its buffers are free; an error names peer and cause (occl_last_error). Buffers are safe to reuse
@@ -27,12 +27,12 @@
  * other pointer works and is slower: ranks pull from each other with cross-memory attach where the
  * system allows it, and copy through shared memory where it does not.
  *
- * Determinism: the same communicator, arguments and inputs give the same bits on every rank, in every
- * run, for every message size and position, whoever executes (level D2): operands are combined in
- * ascending rank order. float16 and bfloat16 accumulate in float32 and round once to nearest even; avg
- * divides once, in the accumulation type, after the sum; integer sums wrap modulo 2^n, integer avg
- * is the exact sum divided with truncation toward zero. min and max propagate NaN and order -0 below
- * +0; a NaN result is the canonical quiet NaN.
+ * Determinism: the same communicator, arguments and inputs give the same bits on every rank, in
+ * every run, for every message size and position, whoever executes (level D2): operands are
+ * combined in ascending rank order. float16 and bfloat16 accumulate in float32 and round once to
+ * nearest even; avg divides once, in the accumulation type, after the sum; integer sums wrap modulo
+ * 2^n, integer avg is the exact sum divided with truncation toward zero. min and max propagate NaN
+ * and order -0 below +0; a NaN result is the canonical quiet NaN.
  *
  * Errors: functions return enum occl_result. occl_last_error() gives the text of the calling
  * thread's last error: what was expected, what was found, which ranks are concerned. */
@@ -53,22 +53,22 @@ extern "C" {
 /* Zero is success, positive values are not errors, negative values are errors. */
 enum occl_result {
     OCCL_SUCCESS = 0,
-    OCCL_IN_PROGRESS = 1,  /* not complete yet (occl_test, occl_comm_get_async_error) */
-    OCCL_TRY_AGAIN = 2,    /* a ring or quota is full for the moment; nothing was submitted */
+    OCCL_IN_PROGRESS = 1, /* not complete yet (occl_test, occl_comm_get_async_error) */
+    OCCL_TRY_AGAIN = 2,   /* a ring or quota is full for the moment; nothing was submitted */
 
     OCCL_ERROR_INVALID_ARGUMENT = -1,
-    OCCL_ERROR_HANDLE = -2,     /* stale, destroyed or foreign handle */
-    OCCL_ERROR_USAGE = -3,      /* right arguments at a wrong time */
+    OCCL_ERROR_HANDLE = -2, /* stale, destroyed or foreign handle */
+    OCCL_ERROR_USAGE = -3,  /* right arguments at a wrong time */
     OCCL_ERROR_NO_MEMORY = -4,
     OCCL_ERROR_UNSUPPORTED = -5,
-    OCCL_ERROR_QUOTA = -6,      /* a limit of the tenant; the text names it */
-    OCCL_ERROR_TIMEOUT = -7,    /* the deadline passed; the text names the ranks that are missing */
-    OCCL_ERROR_MISMATCH = -8,   /* the ranks described the op differently; the text names the field */
-    OCCL_ERROR_FAULT = -9,      /* a buffer is not mapped or not accessible */
+    OCCL_ERROR_QUOTA = -6,    /* a limit of the tenant; the text names it */
+    OCCL_ERROR_TIMEOUT = -7,  /* the deadline passed; the text names the ranks that are missing */
+    OCCL_ERROR_MISMATCH = -8, /* the ranks described the op differently; the text names the field */
+    OCCL_ERROR_FAULT = -9,    /* a buffer is not mapped or not accessible */
     OCCL_ERROR_CANCELED = -10,
     OCCL_ERROR_FORKED = -11,
     OCCL_ERROR_TRUNCATED = -12,
-    OCCL_ERROR_BUSY = -13,      /* name, rank or object in use */
+    OCCL_ERROR_BUSY = -13, /* name, rank or object in use */
     OCCL_ERROR_NOT_FOUND = -14,
 
     OCCL_ERROR_NO_DAEMON = -20,
@@ -136,8 +136,8 @@ struct occl_init_attr {
     const char *tag;    /* tenant tag; NULL: $OCCL_TENANT_TAG, else none */
 };
 
-/* Attaches this process to the daemon. attr may be NULL. Calls nest: each needs an occl_finalize, only
- * the first one's attributes count. Blocks for the handshake (milliseconds; at most 10 s).
+/* Attaches this process to the daemon. attr may be NULL. Calls nest: each needs an occl_finalize,
+ * only the first one's attributes count. Blocks for the handshake (milliseconds; at most 10 s).
  * NO_DAEMON (the text lists where it looked), PERMISSION, VERSION (both versions), QUOTA,
  * TENANT_REFUSED, NO_MEMORY. */
 enum occl_result occl_init(const struct occl_init_attr *attr);
@@ -148,8 +148,8 @@ enum occl_result occl_init(const struct occl_init_attr *attr);
 enum occl_result occl_init_env(struct occl_comm *out_comm);
 
 /* Undoes one occl_init; the last one destroys what is left and detaches. Outstanding ops end with
- * OCCL_ERROR_CANCELED here and are seen by peers as a closed session. Memory of occl_mem_alloc becomes
- * invalid. USAGE without occl_init. */
+ * OCCL_ERROR_CANCELED here and are seen by peers as a closed session. Memory of occl_mem_alloc
+ * becomes invalid. USAGE without occl_init. */
 enum occl_result occl_finalize(void);
 
 /* *out_version = major * 10000 + minor * 100 + patch. Needs no occl_init. */
@@ -158,29 +158,31 @@ enum occl_result occl_get_version(int *out_version);
 /* Static text for a result. Needs no occl_init. */
 const char *occl_result_string(enum occl_result result);
 
-/* Text of the last error of this thread, "" before the first. Valid until the thread's next call. */
+/* Text of the last error of this thread, "" before the first. Valid until the thread's next call.
+ */
 const char *occl_last_error(void);
 
 /* ---- communicators ---- */
 
 struct occl_comm_attr {
-    size_t size;      /* sizeof(struct occl_comm_attr) */
-    const char *name; /* shown by occlctl; NULL: "comm-N" */
-    int priority;     /* enum occl_priority */
+    size_t size;                /* sizeof(struct occl_comm_attr) */
+    const char *name;           /* shown by occlctl; NULL: "comm-N" */
+    int priority;               /* enum occl_priority */
     int64_t create_timeout_ns;  /* for the other ranks to come; <= 0: no limit */
     int64_t default_timeout_ns; /* deadline of each op from its submission; <= 0: none */
 };
-#define OCCL_COMM_ATTR_INIT                                                                        \
+#define OCCL_COMM_ATTR_INIT \
     { sizeof(struct occl_comm_attr), NULL, OCCL_PRIORITY_DEFAULT, 0, 0 }
 
 /* Makes a new unique id. One rank calls it and gives the id to the others by its own means. Needs
  * no occl_init. */
 enum occl_result occl_get_unique_id(struct occl_unique_id *out_id);
 
-/* Joins as rank `rank` of `size` ranks; returns when all have come. All ranks must be processes of the
- * same job; a process may hold several ranks (from different threads). An id names one communicator,
- * once. INVALID_ARGUMENT (rank or size out of range), MISMATCH (sizes that differ), BUSY (rank taken, id
- * used before), TIMEOUT (names the missing ranks), PERMISSION (another job), QUOTA, PEER_FAILED. */
+/* Joins as rank `rank` of `size` ranks; returns when all have come. All ranks must be processes of
+ * the same job; a process may hold several ranks (from different threads). An id names one
+ * communicator, once. INVALID_ARGUMENT (rank or size out of range), MISMATCH (sizes that differ),
+ * BUSY (rank taken, id used before), TIMEOUT (names the missing ranks), PERMISSION (another job),
+ * QUOTA, PEER_FAILED. */
 enum occl_result occl_comm_create(const struct occl_unique_id *id, int rank, int size,
                                   const struct occl_comm_attr *attr, struct occl_comm *out_comm);
 
@@ -215,10 +217,11 @@ enum occl_result occl_comm_get_async_error(struct occl_comm comm, enum occl_resu
 /* ---- memory ---- */
 
 /* Memory that the ranks of this job and the daemon can reach without a copy. Aligned to 4096 bytes,
- * zeroed, populated by the calling thread, backed by huge pages where the system has them. Charged to
- * the tenant's quota. INVALID_ARGUMENT (0 bytes), QUOTA, NO_MEMORY, DAEMON_LOST. */
+ * zeroed, populated by the calling thread, backed by huge pages where the system has them. Charged
+ * to the tenant's quota. INVALID_ARGUMENT (0 bytes), QUOTA, NO_MEMORY, DAEMON_LOST. */
 enum occl_result occl_mem_alloc(size_t bytes, void **out_ptr);
-/* ptr must come from occl_mem_alloc (NULL is allowed). USAGE while an op of this process uses it. */
+/* ptr must come from occl_mem_alloc (NULL is allowed). USAGE while an op of this process uses it.
+ */
 enum occl_result occl_mem_free(void *ptr);
 
 /* ---- operations ---- */
@@ -234,28 +237,28 @@ struct occl_op_attr {
     int priority;       /* enum occl_priority; DEFAULT: the communicator's */
     int64_t timeout_ns; /* deadline from submission (persistent: from start); 0: the communicator's
                            default; < 0: none */
-    /* Called once on a library thread when the op has completed; must not block. The request (if any)
-     * must still be waited for or tested. NULL: none. Only with out_request. */
+    /* Called once on a library thread when the op has completed; must not block. The request (if
+     * any) must still be waited for or tested. NULL: none. Only with out_request. */
     void (*callback)(enum occl_result result, void *arg);
     void *callback_arg;
 };
-#define OCCL_OP_ATTR_INIT                                                                          \
+#define OCCL_OP_ATTR_INIT \
     { sizeof(struct occl_op_attr), 0, 0, OCCL_PRIORITY_DEFAULT, 0, NULL, NULL }
 
-/* In all operations: counts are elements per rank (64 bits; 0 is allowed and still meets the peers);
- * attr may be NULL; out_request NULL blocks. send and recv buffers are equal (in place) or disjoint:
- * a partial overlap is INVALID_ARGUMENT. Ranks that disagree on kind, type, operator, root or count
- * get MISMATCH before any output byte is written.
- * Common errors: INVALID_ARGUMENT, HANDLE, MISMATCH, TIMEOUT, PEER_FAILED, REVOKED, ABORTED,
- * DAEMON_LOST, FAULT, QUOTA, TRY_AGAIN, FORKED. */
+/* In all operations: counts are elements per rank (64 bits; 0 is allowed and still meets the
+ * peers); attr may be NULL; out_request NULL blocks. send and recv buffers are equal (in place) or
+ * disjoint: a partial overlap is INVALID_ARGUMENT. Ranks that disagree on kind, type, operator,
+ * root or count get MISMATCH before any output byte is written. Common errors: INVALID_ARGUMENT,
+ * HANDLE, MISMATCH, TIMEOUT, PEER_FAILED, REVOKED, ABORTED, DAEMON_LOST, FAULT, QUOTA, TRY_AGAIN,
+ * FORKED. */
 
 /* recvbuf[i] on every rank = op over all ranks of sendbuf[i]. */
 enum occl_result occl_all_reduce(const void *sendbuf, void *recvbuf, size_t count,
                                  enum occl_type type, enum occl_redop op, struct occl_comm comm,
                                  const struct occl_op_attr *attr, struct occl_request *out_request);
 
-/* recvbuf[i] on every rank = the root's sendbuf[i]. sendbuf is read on the root only (NULL elsewhere
- * is fine). On the root recvbuf may equal sendbuf, or be NULL, which means in place. */
+/* recvbuf[i] on every rank = the root's sendbuf[i]. sendbuf is read on the root only (NULL
+ * elsewhere is fine). On the root recvbuf may equal sendbuf, or be NULL, which means in place. */
 enum occl_result occl_broadcast(const void *sendbuf, void *recvbuf, size_t count,
                                 enum occl_type type, int root, struct occl_comm comm,
                                 const struct occl_op_attr *attr, struct occl_request *out_request);
@@ -274,8 +277,8 @@ enum occl_result occl_recv(void *recvbuf, size_t count, enum occl_type type, int
                            struct occl_comm comm, const struct occl_op_attr *attr,
                            struct occl_request *out_request);
 
-/* Persistent operations: the arguments are fixed and checked once; occl_start submits the op (again).
- * The request stays until occl_request_free. Starting an active request is USAGE. */
+/* Persistent operations: the arguments are fixed and checked once; occl_start submits the op
+ * (again). The request stays until occl_request_free. Starting an active request is USAGE. */
 enum occl_result occl_all_reduce_init(const void *sendbuf, void *recvbuf, size_t count,
                                       enum occl_type type, enum occl_redop op,
                                       struct occl_comm comm, const struct occl_op_attr *attr,
@@ -304,13 +307,14 @@ enum occl_result occl_wait(struct occl_request request);
 /* As occl_wait, but gives up after timeout_ns (0: at once) with IN_PROGRESS: the op goes on. */
 enum occl_result occl_wait_for(struct occl_request request, int64_t timeout_ns);
 
-/* *out_done = 1 when the op has completed: then the request is finished as by occl_wait and the op's
- * result is returned. Otherwise *out_done = 0 and IN_PROGRESS. Does a bounded amount of progress. */
+/* *out_done = 1 when the op has completed: then the request is finished as by occl_wait and the
+ * op's result is returned. Otherwise *out_done = 0 and IN_PROGRESS. Does a bounded amount of
+ * progress. */
 enum occl_result occl_test(struct occl_request request, int *out_done);
 
 /* Waits until one of count requests has completed, finishes it as occl_wait does, and stores its
- * index. Entries with handle 0 and inactive persistent ones are passed over; with none left the result
- * is SUCCESS and *out_index = -1. timeout_ns < 0: no limit. */
+ * index. Entries with handle 0 and inactive persistent ones are passed over; with none left the
+ * result is SUCCESS and *out_index = -1. timeout_ns < 0: no limit. */
 enum occl_result occl_wait_any(const struct occl_request *requests, int count, int64_t timeout_ns,
                                int *out_index);
 /* Waits for all; returns the first error in the order of the array. */

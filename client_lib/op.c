@@ -51,7 +51,8 @@ struct client_op *client_op_new(struct client_comm *comm) {
     occl_lib.ops_free = op->next_free;
     pthread_mutex_unlock(&occl_lib.ops_lock);
 
-    /* Somebody may still look at the op's former life (client_op_end): the hold keeps both apart. */
+    /* Somebody may still look at the op's former life (client_op_end): the hold keeps both apart.
+     */
     for (uint32_t round = 0; !client_op_try_hold(op); round++)
         client_nap(round);
     uint32_t index = op->index, generation = op->generation;

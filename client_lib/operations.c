@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public operations: arguments are checked, an op is described, and it is run, started or kept. */
+/* The public operations: arguments are checked, an op is described, and it is run, started or kept.
+ */
 #include <string.h>
 
 #include "client_lib/client.h"
@@ -86,13 +87,14 @@ static int check_overlap(const struct call *call, const void *send, const void *
         return OCCL_OK;
     return client_fail(OCCL_E_INVALID,
                        "%s: sendbuf %p and recvbuf %p of %llu bytes overlap; expected equal or "
-                       "disjoint", call->name, send, recv, (unsigned long long)bytes);
+                       "disjoint",
+                       call->name, send, recv, (unsigned long long)bytes);
 }
 
 static int check_rank(const struct call *call, const struct client_comm *comm, const char *what) {
     if (call->root < 0 || (uint32_t)call->root >= comm->ranks)
-        return client_fail(OCCL_E_INVALID, "%s: %s %d, expected 0..%u", call->name, what, call->root,
-                           comm->ranks - 1);
+        return client_fail(OCCL_E_INVALID, "%s: %s %d, expected 0..%u", call->name, what,
+                           call->root, comm->ranks - 1);
     return OCCL_OK;
 }
 
@@ -252,11 +254,11 @@ static enum occl_result perform(const struct call *call) {
 
 OCCL_PUBLIC enum occl_result occl_all_reduce(const void *sendbuf, void *recvbuf, size_t count,
                                              enum occl_type type, enum occl_redop op,
-                                             struct occl_comm comm,
-                                             const struct occl_op_attr *attr,
+                                             struct occl_comm comm, const struct occl_op_attr *attr,
                                              struct occl_request *out_request) {
-    struct call call = {"all_reduce", OCCL_OP_ALL_REDUCE, sendbuf, recvbuf, count,    (int)type,
-                        (int)op,      0,                  comm,    attr,    out_request, MODE_RUN};
+    struct call call = {
+        "all_reduce", OCCL_OP_ALL_REDUCE, sendbuf, recvbuf, count, (int)type, (int)op, 0, comm,
+        attr,         out_request,        MODE_RUN};
     return perform(&call);
 }
 
@@ -265,9 +267,18 @@ OCCL_PUBLIC enum occl_result occl_all_reduce_init(const void *sendbuf, void *rec
                                                   struct occl_comm comm,
                                                   const struct occl_op_attr *attr,
                                                   struct occl_request *out_request) {
-    struct call call = {"all_reduce_init", OCCL_OP_ALL_REDUCE, sendbuf, recvbuf,     count,
-                        (int)type,         (int)op,            0,       comm,        attr,
-                        out_request,       MODE_PERSISTENT};
+    struct call call = {"all_reduce_init",
+                        OCCL_OP_ALL_REDUCE,
+                        sendbuf,
+                        recvbuf,
+                        count,
+                        (int)type,
+                        (int)op,
+                        0,
+                        comm,
+                        attr,
+                        out_request,
+                        MODE_PERSISTENT};
     return perform(&call);
 }
 
@@ -275,8 +286,8 @@ static enum occl_result broadcast(const char *name, enum mode mode, const void *
                                   void *recvbuf, size_t count, enum occl_type type, int root,
                                   struct occl_comm comm, const struct occl_op_attr *attr,
                                   struct occl_request *out_request) {
-    struct call call = {name, OCCL_OP_BROADCAST, sendbuf, recvbuf,     count, (int)type,
-                        -1,   root,              comm,    attr, out_request, mode};
+    struct call call = {name, OCCL_OP_BROADCAST, sendbuf, recvbuf, count, (int)type, -1, root, comm,
+                        attr, out_request,       mode};
     return perform(&call);
 }
 
@@ -299,16 +310,16 @@ OCCL_PUBLIC enum occl_result occl_broadcast_init(const void *sendbuf, void *recv
 
 OCCL_PUBLIC enum occl_result occl_barrier(struct occl_comm comm, const struct occl_op_attr *attr,
                                           struct occl_request *out_request) {
-    struct call call = {"barrier", OCCL_OP_BARRIER, NULL, NULL, 0,           0,
-                        -1,        0,               comm, attr, out_request, MODE_RUN};
+    struct call call = {"barrier", OCCL_OP_BARRIER, NULL,    NULL, 0, 0, -1, 0, comm,
+                        attr,      out_request,     MODE_RUN};
     return perform(&call);
 }
 
 OCCL_PUBLIC enum occl_result occl_barrier_init(struct occl_comm comm,
                                                const struct occl_op_attr *attr,
                                                struct occl_request *out_request) {
-    struct call call = {"barrier_init", OCCL_OP_BARRIER, NULL, NULL, 0,           0,
-                        -1,             0,               comm, attr, out_request, MODE_PERSISTENT};
+    struct call call = {"barrier_init", OCCL_OP_BARRIER, NULL,           NULL, 0, 0, -1, 0, comm,
+                        attr,           out_request,     MODE_PERSISTENT};
     return perform(&call);
 }
 

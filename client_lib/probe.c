@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does cross-memory attach work between all pairs of a communicator? Decided once, together, when it
- * is created: every rank publishes the address of a word of its own, reads every other's, and the
- * answers are combined with two tiny all-reduces. It is refused by other users, seccomp filters and
- * separate pid namespaces; then private buffers are copied through shared memory instead. */
+/* Does cross-memory attach work between all pairs of a communicator? Decided once, together, when
+ * it is created: every rank publishes the address of a word of its own, reads every other's, and
+ * the answers are combined with two tiny all-reduces. It is refused by other users, seccomp filters
+ * and separate pid namespaces; then private buffers are copied through shared memory instead. */
 #include <sys/uio.h>
 #include <unistd.h>
 

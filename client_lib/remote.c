@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strands over private memory of other processes of the job, by cross-memory attach, in pieces that
- * stay in the second-level cache: each input is read into scratch, the pieces are combined there and
- * in the buffers that this process can address, and the result is written to the others. Memory sees
- * each byte once, as on the zero-copy path; the kernel's copy is what it costs.
+ * stay in the second-level cache: each input is read into scratch, the pieces are combined there
+ * and in the buffers that this process can address, and the result is written to the others. Memory
+ * sees each byte once, as on the zero-copy path; the kernel's copy is what it costs.
  *
- * Only client threads come here, for processes of their own job and user: the daemon never touches a
- * tenant's address space. */
+ * Only client threads come here, for processes of their own job and user: the daemon never touches
+ * a tenant's address space. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/uio.h>
@@ -129,7 +129,7 @@ static int copy_piece(struct work *w, uint32_t *out_member) {
     if (!source->ptr && source->pid == 0)
         return OCCL_E_FAULT;
     /* What comes from elsewhere lands in a buffer of ours, if there is one. */
-    char *from = source->ptr ? source->ptr + w->at
+    char *from = source->ptr      ? source->ptr + w->at
                  : w->local_count ? w->locals[--w->local_count]
                                   : w->room;
     if (!source->ptr) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests over the socket. Callers send; the reader thread receives everything and hands answers to
- * the waiting callers by request number. It also sees the end of the connection first: from then
+/* Requests over the socket. Callers send; the reader thread receives everything and hands answers
+ * to the waiting callers by request number. It also sees the end of the connection first: from then
  * on every call fails at once. */
 #include <errno.h>
 #include <poll.h>
@@ -68,8 +68,8 @@ static bool receive(struct client_rpc *rpc, char *buffer) {
     int fds[OCCL_MESSAGE_FDS_MAX];
     uint32_t bytes, fd_count;
     struct occl_detail detail;
-    int status = occl_fd_recv(occl_lib.socket_fd, buffer, OCCL_MESSAGE_BYTES_MAX, false, &bytes, fds,
-                              &fd_count, &detail);
+    int status = occl_fd_recv(occl_lib.socket_fd, buffer, OCCL_MESSAGE_BYTES_MAX, false, &bytes,
+                              fds, &fd_count, &detail);
     if (status == OCCL_WOULD_BLOCK)
         return true;
     if (status)
@@ -216,10 +216,9 @@ int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_repl
     rpc->waiting = p;
     pthread_mutex_unlock(&rpc->lock);
 
-    int status = occl_peek32(&occl_lib.lost)
-                     ? OCCL_E_DAEMON_LOST
-                     : occl_fd_send(occl_lib.socket_fd, copy, bytes, &send_fd, send_fd >= 0, true,
-                                    &detail);
+    int status = occl_peek32(&occl_lib.lost) ? OCCL_E_DAEMON_LOST
+                                             : occl_fd_send(occl_lib.socket_fd, copy, bytes,
+                                                            &send_fd, send_fd >= 0, true, &detail);
     pthread_mutex_lock(&rpc->lock);
     if (status == OCCL_OK)
         status = wait_answer(rpc, p);

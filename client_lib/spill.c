@@ -19,7 +19,7 @@ struct client_ring {
     struct occl_credits credits;
     struct ring_slot *slots;
     uint32_t slot_count;
-    uint32_t slot_free; /* slot_count: none */
+    uint32_t slot_free;      /* slot_count: none */
     pthread_mutex_t cq_lock; /* consumer of the completion ring; before sq_lock */
     struct occl_ring_consumer cq;
 };
@@ -32,10 +32,8 @@ int client_ring_start(const struct occl_session_shape *shape) {
         free(slots);
         return client_fail(OCCL_E_NO_MEMORY, "no memory for the rings");
     }
-    struct occl_ring_place sq =
-        occl_sq_place(occl_lib.page, shape->sq_offset, shape->sq_entries);
-    struct occl_ring_place cq =
-        occl_cq_place(occl_lib.page, shape->cq_offset, shape->cq_entries);
+    struct occl_ring_place sq = occl_sq_place(occl_lib.page, shape->sq_offset, shape->sq_entries);
+    struct occl_ring_place cq = occl_cq_place(occl_lib.page, shape->cq_offset, shape->cq_entries);
     occl_ring_producer_init(&ring->sq, &sq);
     occl_ring_consumer_init(&ring->cq, &cq);
     occl_credits_init(&ring->credits, shape->cq_entries);
@@ -74,7 +72,8 @@ int client_ring_reserve(bool wait) {
         if (!wait)
             return client_fail(OCCL_WOULD_BLOCK,
                                "%u operations of this process wait in the daemon, the limit; wait "
-                               "for some of them first", ring->slot_count);
+                               "for some of them first",
+                               ring->slot_count);
         client_ring_reap();
         client_nap(round);
     }
@@ -208,7 +207,8 @@ static struct client_op *retire(struct client_ring *ring, const struct occl_cqe 
     return op;
 }
 
-/* The last thing this thread does with the op: its owner may return from a blocking call at once. */
+/* The last thing this thread does with the op: its owner may return from a blocking call at once.
+ */
 static void deliver(struct client_op *op, const struct occl_cqe *entry) {
     op->about_rank = entry->about_rank;
     op->about_field = entry->field;
@@ -225,7 +225,8 @@ void client_ring_reap(void) {
     if (pthread_mutex_trylock(&ring->cq_lock))
         return;
     while ((status = occl_cq_pop(&ring->cq, &entry)) == OCCL_OK) {
-        occl_ring_release(&ring->cq); /* before the credit, so that the daemon sees the room first */
+        occl_ring_release(
+            &ring->cq); /* before the credit, so that the daemon sees the room first */
         struct client_op *op = retire(ring, &entry);
         if (op) {
             deliver(op, &entry);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Staging: copies of private buffers in shared memory, for ops that go through the daemon and for
  * ranks that cannot reach each other's memory. Sizes are powers of two. Small ones are pieces of a
- * region of SLAB_BYTES, so that thousands of small copies need few regions; large ones have a region
- * each, kept for reuse up to KEPT_BYTES in all. */
+ * region of SLAB_BYTES, so that thousands of small copies need few regions; large ones have a
+ * region each, kept for reuse up to KEPT_BYTES in all. */
 #include <stdlib.h>
 
 #include "client_lib/client.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting one run of an op: take the instance number, meet the peers in the record of that op, or go
- * through the ring when the record's slot is busy. */
+/* Starting one run of an op: take the instance number, meet the peers in the record of that op, or
+ * go through the ring when the record's slot is busy. */
 #include <string.h>
 
 #include "client_lib/client.h"
@@ -73,8 +73,8 @@ static bool reads_send(const struct client_op *op) {
     return op->send && op->bytes > 0;
 }
 
-/* Payload goes into the line or a chunk; larger ops, and those for which no chunk is free, say where
- * their buffers are. True: this rank's bytes are all in the page. */
+/* Payload goes into the line or a chunk; larger ops, and those for which no chunk is free, say
+ * where their buffers are. True: this rank's bytes are all in the page. */
 static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_in_page) {
     *out_in_page = true;
     if (op->bytes <= OCCL_TINY_BYTES) {
@@ -125,8 +125,8 @@ static void wake(struct client_op *op) {
     (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
 }
 
-/* Somebody must execute a LOCAL op: a blocked member does; else the daemon's lanes, where they reach
- * all buffers; else this process's watcher. */
+/* Somebody must execute a LOCAL op: a blocked member does; else the daemon's lanes, where they
+ * reach all buffers; else this process's watcher. */
 static int hand_over(struct client_op *op) {
     if (op->blocking)
         return OCCL_OK;
@@ -158,8 +158,8 @@ static void decide_all_arrived(struct client_op *op) {
         (void)hand_over(op); /* without a watcher the op runs when somebody waits for it */
 }
 
-/* A root or sender whose payload is in the page has done its part: the op is decided and this rank's
- * result does not depend on the others any more. */
+/* A root or sender whose payload is in the page has done its part: the op is decided and this
+ * rank's result does not depend on the others any more. */
 static void decide_source(struct client_op *op) {
     uint32_t now;
     uint32_t word = OCCL_REC_WORD(OCCL_REC_DIRECT, 0, op->line_index);
@@ -179,8 +179,8 @@ static int arrive(struct client_op *op) {
     int status = fill_payload(op, line, &in_page);
     if (!op->blocking)
         occl_note64(&line->submit_ticks, occl_ticks(occl_lib.ticks));
-    uint32_t arrived = occl_record_arrive(op->rec, line,
-                                          op->blocking ? OCCL_LINE_BLOCKED : OCCL_LINE_ASYNC);
+    uint32_t arrived =
+        occl_record_arrive(op->rec, line, op->blocking ? OCCL_LINE_BLOCKED : OCCL_LINE_ASYNC);
     if (status) { /* the peers must hear of it: this rank cannot take part */
         uint32_t now;
         if (occl_record_decide(op->rec, OCCL_REC_OPEN,
@@ -190,8 +190,8 @@ static int arrive(struct client_op *op) {
     }
     if (in_page && is_source(op))
         decide_source(op);
-    else if (arrived == op->members && occl_rec_kind(occl_observe32(&op->rec->state)) ==
-                                           OCCL_REC_OPEN)
+    else if (arrived == op->members &&
+             occl_rec_kind(occl_observe32(&op->rec->state)) == OCCL_REC_OPEN)
         decide_all_arrived(op);
     return OCCL_OK;
 }

@@ -50,10 +50,11 @@ int client_tag_next(struct client_op *op, uint32_t *out_instance) {
     struct client_tag *slot = slot_of(comm->tags, comm->tags_capacity, name);
     if (slot->name == 0) {
         if (comm->tags_used >= OCCL_QUOTA_LIVE_TAGS)
-            return client_fail(OCCL_E_QUOTA,
-                               "communicator %s: %u live tags, the limit; tags are counted until the "
-                               "communicator is destroyed: use fewer distinct ones",
-                               comm->name, comm->tags_used);
+            return client_fail(
+                OCCL_E_QUOTA,
+                "communicator %s: %u live tags, the limit; tags are counted until the "
+                "communicator is destroyed: use fewer distinct ones",
+                comm->name, comm->tags_used);
         slot->name = name;
         comm->tags_used++;
     }

@@ -19,7 +19,8 @@ static int op_name(const struct client_op *op, char *out, size_t bytes) {
     if (op->tag)
         (void)snprintf(tag, sizeof tag, "tag %u", op->tag);
     if (op->sig.kind == OCCL_OP_SEND || op->sig.kind == OCCL_OP_RECV)
-        return snprintf(out, bytes, "%s #%u (%s, rank %u to rank %u, %llu bytes) on communicator %s",
+        return snprintf(out, bytes,
+                        "%s #%u (%s, rank %u to rank %u, %llu bytes) on communicator %s",
                         kind_name(op->sig.kind), op->key.instance, tag, op->key.peers >> 16,
                         op->key.peers & 0xffff, (unsigned long long)op->bytes, op->comm->name);
     return snprintf(out, bytes, "%s #%u (%s, %llu bytes) on communicator %s",
@@ -49,14 +50,13 @@ static void list_missing(const struct client_op *op, char *out, size_t bytes) {
 
 static int explain_timeout(struct client_op *op, const char *name) {
     char missing[160] = "unknown (the op went through the daemon)";
-    double seconds = (double)(op->timeout_ns ? op->timeout_ns
-                                             : (int64_t)op->comm->default_timeout_ns) / 1e9;
+    double seconds =
+        (double)(op->timeout_ns ? op->timeout_ns : (int64_t)op->comm->default_timeout_ns) / 1e9;
     if (op->path == CLIENT_PATH_RECORD)
         list_missing(op, missing, sizeof missing);
     if (op->about_rank == op->comm->rank || op->about_rank == OCCL_RANK_NONE)
-        return client_fail(op->status,
-                           "%s: the deadline of %.3f s passed; missing ranks: %s of %u", name,
-                           seconds, missing, op->comm->ranks);
+        return client_fail(op->status, "%s: the deadline of %.3f s passed; missing ranks: %s of %u",
+                           name, seconds, missing, op->comm->ranks);
     return client_fail(op->status, "%s: rank %u gave up at its deadline; missing ranks: %s of %u",
                        name, op->about_rank, missing, op->comm->ranks);
 }
@@ -183,8 +183,8 @@ int client_explain(struct client_op *op) {
         status = explain_fault(op, name);
         break;
     case OCCL_E_DAEMON_LOST:
-        status = client_fail(status, "%s: the daemon (pid %u) ended", name,
-                             occl_lib.welcome.daemon_pid);
+        status =
+            client_fail(status, "%s: the daemon (pid %u) ended", name, occl_lib.welcome.daemon_pid);
         break;
     default:
         status = client_fail(status, "%s: %s", name, occl_status_text(status));
@@ -193,8 +193,10 @@ int client_explain(struct client_op *op) {
     if (op->may_write_rank != OCCL_RANK_NONE) {
         char text[OCCL_DETAIL_BYTES];
         (void)snprintf(text, sizeof text, "%s", occl_last_error());
-        status = client_fail(status, "%s; rank %u is stopped inside the op and may still write into "
-                                     "its buffers", text, op->may_write_rank);
+        status = client_fail(status,
+                             "%s; rank %u is stopped inside the op and may still write into "
+                             "its buffers",
+                             text, op->may_write_rank);
     }
     /* The request may be waited for by another thread than the one that finishes it. */
     if (!op->on_stack) {

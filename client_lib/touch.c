@@ -3,7 +3,8 @@
  * crash inside the library or, worse, inside a peer. The kernel is asked once per range: populating
  * the page tables fails for unmapped or protected pages and changes no byte. Answers are kept in a
  * few thread-local entries, so a loop over the same buffers asks nothing. A range that the
- * application unmaps while it is remembered is the application's fault and ends in its own signal. */
+ * application unmaps while it is remembered is the application's fault and ends in its own signal.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting: spin and yield briefly, then sleep in bounded pieces; after each step everything that can
- * end the wait is looked at again: the record, the communicator, the deadline, the daemon. */
+/* Waiting: spin and yield briefly, then sleep in bounded pieces; after each step everything that
+ * can end the wait is looked at again: the record, the communicator, the deadline, the daemon. */
 #include <sched.h>
 
 #include "client_lib/client.h"

@@ -12,8 +12,8 @@
 
 #include "client_lib/client.h"
 
-/* Rounds without progress before the watcher sleeps; then it looks again every WATCH_SLEEP_NS, or at
- * once when an op is added. */
+/* Rounds without progress before the watcher sleeps; then it looks again every WATCH_SLEEP_NS, or
+ * at once when an op is added. */
 #define EAGER_ROUNDS 32u
 #define WATCH_SLEEP_NS 1000000ull
 

@@ -44,8 +44,8 @@ static void pause_us(long us) {
     (void)nanosleep(&t, NULL);
 }
 
-/* DFCCL's test: 8 collectives of 8 sizes on 8 ranks, rank r starts at r: a Latin square, no two ranks
- * agree on any position. */
+/* DFCCL's test: 8 collectives of 8 sizes on 8 ranks, rank r starts at r: a Latin square, no two
+ * ranks agree on any position. */
 static int latin_square(struct world_rank *me) {
     static const size_t bytes[8] = {256, 4096, 16384, 65536, 262144, 524288, 1048576, 4194304};
     float *send[8], *recv[8];
@@ -77,8 +77,8 @@ static void test_latin_square_8x8(void **state) {
     assert_int_equal(world_run(&w, 8, latin_square, NULL, 60), 0);
 }
 
-/* 161 ops of many sizes in an order of its own on each rank, twice over, all outstanding at once: far
- * more than a communicator has records, so part of them goes through the ring. */
+/* 161 ops of many sizes in an order of its own on each rank, twice over, all outstanding at once:
+ * far more than a communicator has records, so part of them goes through the ring. */
 struct many {
     uint64_t seed;
     int ops;
@@ -147,13 +147,14 @@ struct thread_job {
     int number, ops, failed;
 };
 static int thread_ops(struct world_rank *me, const struct thread_job *job) {
-    uint64_t random = (uint64_t)job->number * 100 + (uint64_t)me->rank, sizes = (uint64_t)job->number;
+    uint64_t random = (uint64_t)job->number * 100 + (uint64_t)me->rank,
+             sizes = (uint64_t)job->number;
     float *buffer = malloc(1 << 20), *result = malloc(1 << 20);
     for (int i = 0; i < job->ops; i++) {
         size_t count = 256 + next_random(&sizes) % (i % 10 ? 4096 : 200000);
         world_fill(buffer, count, me->rank, (uint64_t)i);
-        WORLD_OK(occl_all_reduce(buffer, result, count, OCCL_FLOAT32, OCCL_SUM, job->comm, NULL,
-                                 NULL));
+        WORLD_OK(
+            occl_all_reduce(buffer, result, count, OCCL_FLOAT32, OCCL_SUM, job->comm, NULL, NULL));
         WORLD_CHECK(world_wrong_sum(result, count, me->size, (uint64_t)i) == 0);
         if (next_random(&random) % 8 == 0)
             pause_us((long)(next_random(&random) % 500));
@@ -197,8 +198,8 @@ static int a02(struct world_rank *me) {
     static int in[OPS], out[OPS];
     for (int i = 0; i < OPS; i++) {
         in[i] = i * (me->rank + 1);
-        enum occl_result result = occl_all_reduce(&in[i], &out[i], 1, OCCL_INT32, OCCL_SUM, me->comm,
-                                                  NULL, &requests[i]);
+        enum occl_result result =
+            occl_all_reduce(&in[i], &out[i], 1, OCCL_INT32, OCCL_SUM, me->comm, NULL, &requests[i]);
         WORLD_CHECK(result == OCCL_SUCCESS);
         if (me->rank == 1 && i % 10 == 0)
             pause_us(200);
@@ -247,8 +248,8 @@ static int a04(struct world_rank *me) {
         int first = (me->rank + round) % 2;
         for (int i = 0; i < 2; i++) {
             int op = (first + i) % 2;
-            WORLD_OK(occl_all_reduce(&v[op], &sum[op], 1, OCCL_FLOAT32, OCCL_SUM, g[op], NULL,
-                                     &r[op]));
+            WORLD_OK(
+                occl_all_reduce(&v[op], &sum[op], 1, OCCL_FLOAT32, OCCL_SUM, g[op], NULL, &r[op]));
         }
         WORLD_OK(occl_wait(r[1 - first]));
         WORLD_OK(occl_wait(r[first]));
@@ -304,9 +305,8 @@ static void *a05_untagged(void *arg) {
     struct a05_arg *a = arg;
     static float buffer[2][2000];
     size_t count = a->tag == 1 ? 10 : 2000;
-    enum occl_result result =
-        occl_all_reduce(buffer[a->tag - 1], buffer[a->tag - 1], count, OCCL_FLOAT32, OCCL_SUM,
-                        a->me->comm, NULL, NULL);
+    enum occl_result result = occl_all_reduce(buffer[a->tag - 1], buffer[a->tag - 1], count,
+                                              OCCL_FLOAT32, OCCL_SUM, a->me->comm, NULL, NULL);
     a->failed = result != OCCL_SUCCESS &&
                 (result != OCCL_ERROR_MISMATCH || !strstr(occl_last_error(), "2000") ||
                  !strstr(occl_last_error(), "10"));
@@ -316,7 +316,8 @@ static int a05_ii(struct world_rank *me) {
     struct a05_arg args[2] = {{me, 1, 0}, {me, 2, 0}};
     pthread_t threads[2];
     for (int i = 0; i < 2; i++) {
-        WORLD_CHECK(pthread_create(&threads[i], NULL, a05_untagged, &args[(i + me->rank) % 2]) == 0);
+        WORLD_CHECK(pthread_create(&threads[i], NULL, a05_untagged, &args[(i + me->rank) % 2]) ==
+                    0);
         pause_us(3000);
     }
     for (int i = 0; i < 2; i++)

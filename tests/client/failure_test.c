@@ -148,8 +148,8 @@ static int loop_until_error(struct world_rank *me, const struct loop_arg *arg,
         if (i < 3)
             world_fill(p, arg->count, me->rank, i);
         struct occl_request request;
-        enum occl_result result = occl_all_reduce(p, q, arg->count, OCCL_FLOAT32, OCCL_SUM, me->comm,
-                                                  NULL, arg->async ? &request : NULL);
+        enum occl_result result = occl_all_reduce(p, q, arg->count, OCCL_FLOAT32, OCCL_SUM,
+                                                  me->comm, NULL, arg->async ? &request : NULL);
         if (arg->async && result == OCCL_SUCCESS)
             result = occl_wait(request);
         if (result != OCCL_SUCCESS) {
@@ -354,7 +354,8 @@ static void test_D01_kill_all_again_and_again(void **state) {
         assert_int_equal(world_wait(others[r], 20), 0);
 }
 
-/* The daemon is killed while ranks are in all sorts of calls: everybody returns DAEMON_LOST soon. */
+/* The daemon is killed while ranks are in all sorts of calls: everybody returns DAEMON_LOST soon.
+ */
 struct lost_arg {
     struct stage *stage;
     int what;
@@ -369,8 +370,8 @@ static int lost_rank(struct world_rank *me) {
     if (me->rank == 0 && arg->what == 0) { /* blocked in an op whose peer does not come */
         result = occl_all_reduce(&v, &sum, 1, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL);
     } else if (me->rank == 0 && arg->what == 1) { /* waiting for a request */
-        WORLD_OK(occl_all_reduce(big, big, 200000, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL,
-                                 &request));
+        WORLD_OK(
+            occl_all_reduce(big, big, 200000, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, &request));
         result = occl_wait(request);
     } else if (me->rank == 0 && arg->what == 2) { /* in the creation of a communicator */
         struct occl_comm comm;

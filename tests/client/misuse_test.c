@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wrong arguments, calls that do not match, stale handles, forks, nested and repeated init: each has a
- * defined status and a text that says what was expected and found; the daemon goes on. */
+/* Wrong arguments, calls that do not match, stale handles, forks, nested and repeated init: each
+ * has a defined status and a text that says what was expected and found; the daemon goes on. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -36,14 +36,15 @@ static void pause_ms(long ms) {
     (void)nanosleep(&t, NULL);
 }
 
-#define EXPECT(call, result, words)                                                                \
-    do {                                                                                           \
-        enum occl_result got_ = (call);                                                            \
-        if (got_ != (result) || !strstr(occl_last_error(), words)) {                               \
-            fprintf(stderr, "rank %d: line %d: %s gave %d \"%s\", expected %d with \"%s\"\n",       \
-                    me->rank, __LINE__, #call, (int)got_, occl_last_error(), (int)(result), words); \
-            return 1;                                                                              \
-        }                                                                                          \
+#define EXPECT(call, result, words)                                                           \
+    do {                                                                                      \
+        enum occl_result got_ = (call);                                                       \
+        if (got_ != (result) || !strstr(occl_last_error(), words)) {                          \
+            fprintf(stderr, "rank %d: line %d: %s gave %d \"%s\", expected %d with \"%s\"\n", \
+                    me->rank, __LINE__, #call, (int)got_, occl_last_error(), (int)(result),   \
+                    words);                                                                   \
+            return 1;                                                                         \
+        }                                                                                     \
     } while (0)
 
 static int bad_arguments(struct world_rank *me) {
@@ -111,8 +112,8 @@ static int bad_buffers(struct world_rank *me) {
         EXPECT(occl_all_reduce(good, read_only, counts[i], OCCL_FLOAT32, OCCL_SUM, me->comm, NULL,
                                NULL),
                OCCL_ERROR_FAULT, "recvbuf");
-        EXPECT(occl_all_reduce((void *)0x10, good, counts[i], OCCL_FLOAT32, OCCL_SUM, me->comm, NULL,
-                               NULL),
+        EXPECT(occl_all_reduce((void *)0x10, good, counts[i], OCCL_FLOAT32, OCCL_SUM, me->comm,
+                               NULL, NULL),
                OCCL_ERROR_FAULT, "sendbuf");
     }
     WORLD_OK(occl_all_reduce(read_only, good, 1000, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
@@ -160,14 +161,15 @@ static int c02(struct world_rank *me) {
            OCCL_ERROR_MISMATCH, "kind");
     WORLD_CHECK(strstr(occl_last_error(), "all_reduce on ranks 0 1 3"));
     WORLD_CHECK(strstr(occl_last_error(), "barrier on ranks 2"));
-    EXPECT(occl_all_reduce(a, b, 4, odd ? OCCL_INT32 : OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL),
-           OCCL_ERROR_MISMATCH, "type: float32 on ranks 0 1 3; int32 on ranks 2");
+    EXPECT(
+        occl_all_reduce(a, b, 4, odd ? OCCL_INT32 : OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL),
+        OCCL_ERROR_MISMATCH, "type: float32 on ranks 0 1 3; int32 on ranks 2");
     EXPECT(occl_all_reduce(a, b, 4, OCCL_FLOAT32, odd ? OCCL_MAX : OCCL_MIN, me->comm, NULL, NULL),
            OCCL_ERROR_MISMATCH, "operator: min on ranks 0 1 3; max on ranks 2");
     WORLD_CHECK(strstr(occl_last_error(), "#2"));
     /* A broadcast root completes alone: those who disagree learn it, the root asynchronously. */
-    enum occl_result late, result =
-        occl_broadcast(a, b, 4, OCCL_FLOAT32, odd ? 2 : 0, me->comm, NULL, NULL);
+    enum occl_result late,
+        result = occl_broadcast(a, b, 4, OCCL_FLOAT32, odd ? 2 : 0, me->comm, NULL, NULL);
     WORLD_CHECK(result == OCCL_SUCCESS || strstr(occl_last_error(), "root"));
     WORLD_OK(occl_barrier(me->comm, NULL, NULL));
     WORLD_OK(occl_comm_get_async_error(me->comm, &late));
@@ -187,8 +189,9 @@ static int c03(struct world_rank *me) {
     for (int i = 0; i < 20000; i++)
         WORLD_OK(occl_all_reduce(a, b, 8, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
     double start = world_now();
-    EXPECT(occl_all_reduce(a, b, me->rank == 1 ? 9 : 8, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL),
-           OCCL_ERROR_MISMATCH, "#20000");
+    EXPECT(
+        occl_all_reduce(a, b, me->rank == 1 ? 9 : 8, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL),
+        OCCL_ERROR_MISMATCH, "#20000");
     WORLD_CHECK(world_now() - start < 1.0 * world_slowness());
     return 0;
 }
@@ -511,12 +514,13 @@ static int j05(struct world_rank *me) {
     long before = 0;
     for (int i = 0; i < 200000; i++) {
         struct occl_request r;
-        WORLD_OK(occl_all_reduce(&v, &sum, 1, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, i % 2 ? &r
-                                                                                     : NULL));
+        WORLD_OK(occl_all_reduce(&v, &sum, 1, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL,
+                                 i % 2 ? &r : NULL));
         if (i % 2)
             WORLD_OK(occl_wait(r));
         if (i % 1000 == 0)
-            WORLD_OK(occl_all_reduce(big, big, 20000, OCCL_FLOAT32, OCCL_MAX, me->comm, NULL, NULL));
+            WORLD_OK(
+                occl_all_reduce(big, big, 20000, OCCL_FLOAT32, OCCL_MAX, me->comm, NULL, NULL));
         if (i == 20000)
             before = resident_kib();
     }

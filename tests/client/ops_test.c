@@ -26,8 +26,8 @@ static int teardown(void **state) {
 }
 
 /* Elements of float32 on both sides of each switch: tiny, inline, chunk, local, several slices. */
-static const size_t counts[] = {0, 1, 2, 7, 8, 9, 31, 32, 33, 255, 1000, 1024, 1025, 5000,
-                                16384, 65537, 300001};
+static const size_t counts[] = {0,   1,    2,    7,    8,    9,     31,    32,    33,
+                                255, 1000, 1024, 1025, 5000, 16384, 65537, 300001};
 #define COUNTS (sizeof counts / sizeof counts[0])
 #define COUNT_MAX 300001
 
@@ -42,7 +42,8 @@ static float *get_buffer(enum memory kind, size_t bytes) {
 
 static int all_reduce_sizes(struct world_rank *me) {
     enum memory kind = *(enum memory *)me->arg;
-    float *send = get_buffer(kind, COUNT_MAX * 4 + 64), *recv = get_buffer(kind, COUNT_MAX * 4 + 64);
+    float *send = get_buffer(kind, COUNT_MAX * 4 + 64),
+          *recv = get_buffer(kind, COUNT_MAX * 4 + 64);
     WORLD_CHECK(send && recv);
     for (size_t c = 0; c < COUNTS; c++) {
         size_t count = counts[c];
@@ -52,7 +53,8 @@ static int all_reduce_sizes(struct world_rank *me) {
             if (to != from)
                 memset(to, 0xff, count * 4);
             to[count] = -5.0f;
-            WORLD_OK(occl_all_reduce(from, to, count, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+            WORLD_OK(
+                occl_all_reduce(from, to, count, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
             WORLD_CHECK(world_wrong_sum(to, count, me->size, c) == 0);
             WORLD_CHECK(to[count] == -5.0f);
         }
@@ -163,8 +165,8 @@ static int persistent(struct world_rank *me) {
     attr.tag = 5;
     WORLD_OK(occl_all_reduce_init(send, recv, 10, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr, &small));
     attr.tag = 6;
-    WORLD_OK(occl_all_reduce_init(send, recv, 100000, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr,
-                                  &big));
+    WORLD_OK(
+        occl_all_reduce_init(send, recv, 100000, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr, &big));
     WORLD_OK(occl_wait(small)); /* inactive: at once */
     for (int round = 0; round < 50; round++) {
         world_fill(send, 100000, me->rank, (uint64_t)round);
@@ -254,8 +256,8 @@ static int asynchronous(struct world_rank *me) {
         size_t count = tag % 3 ? N : 5;
         recv[tag - 1] = malloc(N * 4);
         attr.tag = (uint32_t)tag;
-        WORLD_OK(occl_all_reduce(send, recv[tag - 1], count, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr,
-                                 &requests[i]));
+        WORLD_OK(occl_all_reduce(send, recv[tag - 1], count, OCCL_FLOAT32, OCCL_SUM, me->comm,
+                                 &attr, &requests[i]));
     }
     for (int done = 0; done < OPS; done++) {
         int index;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A daemon and the ranks of a job as real processes, for tests. The parent never attaches: it starts
- * occld, forks ranks, and judges their exit codes. */
+/* A daemon and the ranks of a job as real processes, for tests. The parent never attaches: it
+ * starts occld, forks ranks, and judges their exit codes. */
 #ifndef TESTS_CLIENT_WORLD_H
 #define TESTS_CLIENT_WORLD_H
 
@@ -31,18 +31,21 @@ typedef int (*world_main)(struct world_rank *me);
 int world_slowness(void);
 
 /* Starts occld (environment OCCLD names the binary, else daemon/occld below the working directory)
- * with extra arguments (NULL-terminated or NULL). Aborts the test program when it does not come up. */
+ * with extra arguments (NULL-terminated or NULL). Aborts the test program when it does not come up.
+ */
 void world_start(struct world *w, const char *const *extra);
-/* SIGTERM, waits, removes the folder. Returns the daemon's exit status as of wait, -1 if killed here. */
+/* SIGTERM, waits, removes the folder. Returns the daemon's exit status as of wait, -1 if killed
+ * here. */
 int world_stop(struct world *w);
 
-/* Forks `size` ranks, waits for all. Returns how many ranks failed (exit code not 0, signal, or killed
- * because timeout_s x slowness passed). Prints what failed. */
+/* Forks `size` ranks, waits for all. Returns how many ranks failed (exit code not 0, signal, or
+ * killed because timeout_s x slowness passed). Prints what failed. */
 int world_run(struct world *w, int size, world_main main_of_rank, void *arg, int timeout_s);
 
 /* As world_run, but leaves the ranks running: for tests that kill some of them. */
 void world_spawn(struct world *w, int size, world_main main_of_rank, void *arg, pid_t *out_pids);
-/* Waits for one rank; status as of waitpid, -1 when it had to be killed after timeout_s x slowness. */
+/* Waits for one rank; status as of waitpid, -1 when it had to be killed after timeout_s x slowness.
+ */
 int world_wait(pid_t pid, int timeout_s);
 
 /* A process that only attaches: the callback makes its own communicators. */
@@ -64,22 +67,22 @@ size_t world_wrong_sum(const float *buffer, size_t count, int size, uint64_t sal
 
 double world_now(void);
 
-#define WORLD_CHECK(condition)                                                                     \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "rank %d: %s:%d: %s failed; last error: %s\n", me->rank, __FILE__,      \
-                    __LINE__, #condition, occl_last_error());                                      \
-            return 1;                                                                              \
-        }                                                                                          \
+#define WORLD_CHECK(condition)                                                                 \
+    do {                                                                                       \
+        if (!(condition)) {                                                                    \
+            fprintf(stderr, "rank %d: %s:%d: %s failed; last error: %s\n", me->rank, __FILE__, \
+                    __LINE__, #condition, occl_last_error());                                  \
+            return 1;                                                                          \
+        }                                                                                      \
     } while (0)
-#define WORLD_OK(call)                                                                             \
-    do {                                                                                           \
-        enum occl_result result_ = (call);                                                         \
-        if (result_ != OCCL_SUCCESS) {                                                             \
-            fprintf(stderr, "rank %d: %s:%d: %s gave %d: %s\n", me->rank, __FILE__, __LINE__,       \
-                    #call, (int)result_, occl_last_error());                                       \
-            return 1;                                                                              \
-        }                                                                                          \
+#define WORLD_OK(call)                                                                        \
+    do {                                                                                      \
+        enum occl_result result_ = (call);                                                    \
+        if (result_ != OCCL_SUCCESS) {                                                        \
+            fprintf(stderr, "rank %d: %s:%d: %s gave %d: %s\n", me->rank, __FILE__, __LINE__, \
+                    #call, (int)result_, occl_last_error());                                  \
+            return 1;                                                                         \
+        }                                                                                     \
     } while (0)
 
 #endif
