@@ -147,6 +147,12 @@ int occl_pool_arrived(struct occl_pool *pool, uint64_t id, uint64_t ticket) {
     struct holder *h = find(pool, id);
     if (h == NULL)
         return OCCL_E_HANDLE;
+    for (uint32_t i = 0; i < pool->config.ops_max; i++) {
+        const struct holder *other = &holders_of(pool)[i];
+        if (other != h && other->state != HOLDER_FREE && other->arrived &&
+            other->comm == h->comm && other->ticket == ticket)
+            return OCCL_E_INVALID;
+    }
     if (!h->arrived && (h->state == HOLDER_HOLDING || h->state == HOLDER_REVOKING))
         pool->stats.unarrived_units -= h->units;
     h->arrived = 1;

@@ -147,6 +147,13 @@ static void wrong_calls_are_refused(void **state) {
     assert_int_equal(occl_pool_release(pool, id), OCCL_OK);
     assert_int_equal(occl_pool_release(pool, id), OCCL_E_HANDLE);
     assert_int_equal(occl_pool_arrived(pool, id, 1), OCCL_E_HANDLE);
+    id = request(comm, 1, 1);
+    uint64_t same = request(comm, 1, 2);
+    assert_int_equal(occl_pool_arrived(pool, id, 5), OCCL_OK);
+    assert_int_equal(occl_pool_arrived(pool, same, 5), OCCL_E_INVALID); /* not distinct */
+    assert_int_equal(occl_pool_arrived(pool, same, OCCL_POOL_TICKET(5, 1)), OCCL_OK);
+    assert_int_equal(occl_pool_release(pool, id), OCCL_OK);
+    assert_int_equal(occl_pool_release(pool, same), OCCL_OK);
     assert_int_equal(occl_pool_comm_remove(pool, comm), OCCL_OK);
     assert_int_equal(occl_pool_comm_remove(pool, comm), OCCL_E_HANDLE);
 }

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of a run: every invariant that only shows when nothing moves any more. The others are
+ * checked where they could break: results and exactly-once in rank.c, credits and slots in node.c,
+ * phi in lane.c. */
+#include "tools/sim/cluster.h"
+
+static const char *const STATES[] = {"waits for local members", "waits for a slot", "is runnable",
+                                     "gives its slot back",     "drains",           "has ended"};
+
+/* Everything submitted is complete, and every living rank has gone through its script. */
+static void check_ranks(struct sim_cluster *cluster, const struct sim_job *job) {
+    for (uint32_t r = 0; r < cluster->options.ranks; r++) {
+        const struct sim_rank *rank = &job->ranks[r];
+        for (uint32_t i = 0; i < cluster->options.ops && !rank->dead; i++) {
+            const struct sim_request *request = &rank->requests[i];
+            const struct sim_node_op *op =
+                cluster->nodes[rank->node].ops[job->number * cluster->options.ops + i];
+            if (!request->submitted || request->completions == 1)
+                continue;
+            sim_broken(cluster, "no progress: job %u op %u is not complete at rank %u; its node %s",
+                       job->number, i, r, op == NULL ? "knows nothing" : STATES[op->state]);
+        }
+        if (!rank->dead && rank->at != rank->script_length)
+            sim_broken(cluster, "no progress: job %u rank %u waits for op %u", job->number, r,
+                       rank->script[rank->at].op);
+    }
+}
+
+static void check_op(struct sim_cluster *cluster, const struct sim_node_op *op) {
+    if (op == NULL || cluster->jobs[op->op->job].dead_rank >= 0)
+        return;
+    if (op->state != SIM_ENDED || op->posts != 0 || op->queued || op->pooled)
+        sim_broken(cluster, "quiescence: job %u op %u at node %u %s with %u posts", op->op->job,
+                   op->op->number, op->node->number, STATES[op->state], op->posts);
+    for (uint32_t i = 0; i < op->link_count; i++) {
+        const struct sim_link *link = &op->links[i];
+        if (link->sends)
+            continue;
+        const struct sim_node_op *peer =
+            cluster->nodes[link->node]
+                .ops[op->op->job * cluster->options.ops + op->op->number];
+        uint64_t sent = 0;
+        for (uint32_t k = 0; peer != NULL && k < peer->link_count; k++)
+            if (peer->links[k].sends && peer->links[k].node == op->node->number)
+                sent = peer->links[k].sent;
+        if (link->landed != link->received || link->landed != sent || link->open)
+            sim_broken(cluster, "connectors: job %u op %u sent %llu landed %llu received %llu",
+                       op->op->job, op->op->number, (unsigned long long)sent,
+                       (unsigned long long)link->landed, (unsigned long long)link->received);
+    }
+}
+
+static void check_records(struct sim_cluster *cluster, const struct sim_node *node) {
+    for (uint32_t j = 0; j < cluster->options.jobs; j++) {
+        const struct occl_records *page = &node->pages[j];
+        for (uint32_t i = 0; cluster->jobs[j].dead_rank < 0 && i < page->records; i++)
+            if (occl_observe64(&occl_record_at(page, i)->word) != 0)
+                sim_broken(cluster, "record %u of job %u at node %u is not free", i, j,
+                           node->number);
+    }
+}
+
+static void check_node(struct sim_cluster *cluster, const struct sim_node *node) {
+    const struct sim_options *o = &cluster->options;
+    struct occl_sched_stats sched;
+    struct occl_pool_stats pool;
+    occl_sched_stats(node->sched, &sched);
+    occl_pool_stats(node->pool, &pool);
+    cluster->preemptions += sched.preemptions;
+    if (sched.gap_attempts_max > occl_sched_gap_bound(node->sched, node->most_ops))
+        sim_broken(cluster, "attempts: %llu between two visits of one op, bound %llu",
+                   (unsigned long long)sched.gap_attempts_max,
+                   (unsigned long long)occl_sched_gap_bound(node->sched, node->most_ops));
+    for (uint32_t i = 0; i < o->jobs * o->ops; i++)
+        check_op(cluster, node->ops[i]);
+    check_records(cluster, node);
+    if (sched.ops != 0 || pool.ops != 0 || pool.holding != 0 || pool.revoking != 0)
+        sim_broken(cluster, "quiescence: node %u has %u ops in the queue, %u in the pool",
+                   node->number, sched.ops, pool.ops);
+}
+
+void sim_check_end(struct sim_cluster *cluster) {
+    if (cluster->broken[0] != '\0')
+        return;
+    for (uint32_t j = 0; j < cluster->options.jobs; j++)
+        check_ranks(cluster, &cluster->jobs[j]);
+    for (uint32_t n = 0; n < cluster->options.nodes; n++)
+        check_node(cluster, &cluster->nodes[n]);
+    if (occl_fabric_sim_in_flight(cluster->world) != 0)
+        sim_broken(cluster, "quiescence: messages are in flight");
+}
+
+void sim_check_posts(struct sim_cluster *cluster) {
+    for (uint32_t n = 0; n < cluster->options.nodes; n++)
+        if (cluster->nodes[n].posts != cluster->nodes[n].completions)
+            sim_broken(cluster, "fabric: %llu posts, %llu completions at node %u",
+                       (unsigned long long)cluster->nodes[n].posts,
+                       (unsigned long long)cluster->nodes[n].completions, n);
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated cluster: everything on one screen.
+ *
+ *   cluster ─┬─ jobs: their ops (workload.c) and ranks (rank.c: applications that submit and wait)
+ *            ├─ nodes: daemon of a node: arrival, tickets, pool, credits (node.c), lane (lane.c)
+ *            ├─ fabric world between the nodes
+ *            └─ events on a virtual clock (cluster.c)
+ *
+ * Real are: arrival records (shm_ipc/record.h), executor and local plans (gpu/), scheduler and pool
+ * (daemon/sched), fabric backend sim. Modelled are: applications, doorbells, the control messages
+ * between daemons, the duration of a slice. One thread; everything follows from the seed. */
+#ifndef TOOLS_SIM_CLUSTER_H
+#define TOOLS_SIM_CLUSTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/sched/pool.h"
+#include "daemon/sched/sched.h"
+#include "fabric/sim.h"
+#include "gpu/local_program.h"
+#include "shm_ipc/record.h"
+#include "tools/sim/options.h"
+#include "tools/sim/programs.h"
+#include "tools/sim/seeded.h"
+
+#define SIM_STRANDS_MAX 8u
+#define SIM_LINKS_MAX   8u
+#define SIM_DEPTH_MAX   4u
+
+/* ---- jobs and ops ---- */
+struct sim_op {
+    uint32_t number; /* in its job */
+    uint32_t job;
+    struct occl_op_key key;
+    struct occl_signature signature; /* of a receiver: kind RECV */
+    uint32_t source, destination;    /* ranks of a pair */
+    uint32_t op_class;
+    uint32_t order; /* place in the hidden order that keeps waits acyclic */
+    /* between nodes */
+    enum occl_sim_shape shape;
+    uint32_t chunks, depth, slot_bytes;
+    bool in_place;
+};
+
+struct sim_job {
+    uint32_t number;
+    uint32_t first_rank[SIM_NODES_MAX + 1]; /* ranks of node n: first_rank[n] .. first_rank[n+1]-1 */
+    struct sim_op *ops;
+    struct sim_rank *ranks;
+    uint32_t tenant_weight, job_weight;
+    int32_t dead_rank; /* -1: nobody was killed */
+    uint64_t killed_ns;
+};
+
+/* ---- ranks ---- */
+enum sim_word { SIM_SUBMIT = 0, SIM_WAIT = 1 };
+struct sim_item {
+    uint32_t word; /* enum sim_word */
+    uint32_t op;
+};
+
+/* One op at one rank. */
+struct sim_request {
+    int64_t *in, *out;
+    struct occl_record *record; /* NULL: through the ring */
+    uint32_t completions;       /* must end at exactly 1 when submitted */
+    int32_t status;
+    bool submitted;
+    bool member;
+};
+
+struct sim_rank {
+    uint32_t job, rank, node, local; /* local: number among the job's ranks of its node */
+    struct sim_item *script;
+    uint32_t script_length, at;
+    struct sim_request *requests; /* one for each op of the job */
+    uint64_t stop_at_ns, stop_for_ns, kill_at_ns;
+    uint64_t busy_until_ns; /* thinks, or is stopped */
+    uint64_t event_ns;      /* of the pending event, UINT64_MAX: none */
+    uint32_t *submitted; /* op numbers in order of submission */
+    uint32_t submitted_count;
+    uint32_t head; /* ordered executor: first of these that is not complete */
+    bool dead;
+};
+
+/* ---- nodes ---- */
+enum sim_node_op_state {
+    SIM_OPEN = 0,     /* local members are missing */
+    SIM_WAITING = 1,  /* for its run slot */
+    SIM_RUNNING = 2,  /* in the run queue */
+    SIM_REVOKING = 3, /* gives its slot back */
+    SIM_DRAINING = 4, /* strands are done, posts are in flight */
+    SIM_ENDED = 5
+};
+
+/* One end of a connector. Message numbers count from 0 and never fall. */
+struct sim_link {
+    uint32_t node; /* at the other end */
+    bool sends;
+    uint64_t limit; /* sender: messages it has credits for; receiver: has granted so far */
+    /* sender */
+    uint64_t landing_key;
+    uint64_t sent;
+    uint8_t busy[SIM_DEPTH_MAX]; /* staging slot is being read by the fabric */
+    /* receiver */
+    struct occl_fabric_landing landing;
+    bool open;
+    uint64_t landed, received;
+    uint64_t in_slot[SIM_DEPTH_MAX]; /* message number + 1, 0: empty */
+    uint64_t bytes[SIM_DEPTH_MAX];
+    uint64_t expected; /* revoking: the sender stopped after so many, or UINT64_MAX: unknown */
+    char *slots;       /* staging or landing, depth x slot_bytes */
+};
+
+struct sim_node_op {
+    struct sim_op *op;
+    struct sim_node *node;
+    enum sim_node_op_state state;
+    /* local arrival */
+    uint32_t members; /* on this node */
+    uint64_t ring_members; /* bit mask of members that arrived through the ring */
+    struct occl_record *record;
+    uint64_t print;
+    bool in_record;
+    /* all nodes that take part, in the order in which programs number them */
+    uint32_t nodes[SIM_NODES_MAX];
+    uint32_t node_count, me;
+    uint32_t arrivals; /* at the ticket's issuer */
+    bool arrived;      /* has a ticket */
+    uint64_t pool_id, sched_id;
+    bool pooled, queued;
+    /* execution */
+    struct occl_local_plan plan; /* one node */
+    uint32_t strands_claimed, strands_done;
+    struct occl_sim_program program; /* several nodes */
+    struct occl_geometry geometry;
+    struct occl_exec_context contexts[SIM_STRANDS_MAX];
+    uint64_t published[SIM_STRANDS_MAX];
+    struct sim_link links[SIM_LINKS_MAX];
+    uint32_t link_count;
+    uint32_t next_strand; /* where the next visit starts */
+    uint32_t posts;       /* in flight */
+    uint64_t phi;         /* slices executed */
+    int32_t status;
+};
+
+struct sim_lane {
+    bool visiting;
+    struct occl_sched_visit visit;
+    struct sim_node_op *op;
+    struct occl_sched_report report;
+    uint64_t started_ns, deadline_ns, blocked_since_ns, busy_until_ns;
+    uint64_t event_ns; /* of the pending lane event, UINT64_MAX: none */
+    uint32_t slices_left;
+    uint32_t vain_streak; /* visits in vain since something happened at the node */
+};
+
+struct sim_node {
+    struct sim_cluster *cluster;
+    uint32_t number;
+    struct occl_fabric *fabric;
+    struct occl_sched *sched;
+    struct occl_pool *pool;
+    uint64_t ticket_clock; /* above every ticket seen */
+    uint32_t most_ops;     /* in the run queue at once */
+    uint32_t slow_factor;
+    struct sim_lane lane;
+    struct sim_node_op **ops; /* [job x ops + op], NULL until first heard of */
+    struct occl_records pages[SIM_JOBS_MAX];
+    uint32_t pool_comms[SIM_JOBS_MAX], sched_jobs[SIM_JOBS_MAX];
+    bool job_failed[SIM_JOBS_MAX];
+    uint64_t posts, completions; /* of the fabric: the law of exactly one */
+};
+
+/* ---- events ---- */
+enum sim_event_kind {
+    SIM_EVENT_RANK = 0,   /* a: job, b: rank: go on */
+    SIM_EVENT_KILL = 1,   /* a: job, b: rank */
+    SIM_EVENT_REAP = 2,   /* the kernel told the daemon that the process ended */
+    SIM_EVENT_DONE = 3,   /* a: job, b: rank, c: op: look whether it is complete */
+    SIM_EVENT_EXECUTE = 4, /* a: job, b: node, c: op: all local members are in the record */
+    SIM_EVENT_RING = 5,   /* a: job, b: rank, c: op: submitted through the ring */
+    SIM_EVENT_LANE = 6    /* a: node */
+};
+struct sim_event {
+    uint64_t at_ns, number;
+    uint32_t kind, a, b, c;
+};
+
+struct sim_cluster {
+    struct sim_options options;
+    struct seeded seeded;
+    uint64_t now_ns;
+    struct occl_fabric_sim_world *world;
+    struct sim_node *nodes;
+    struct sim_job *jobs;
+    struct sim_event *events; /* heap */
+    uint32_t event_count, event_room;
+    uint64_t event_number, event_total;
+    /* first broken invariant; empty: none */
+    char broken[256];
+    uint64_t visits, revocations, preemptions, ring_ops;
+};
+
+/* cluster.c */
+struct sim_result {
+    uint64_t virtual_ns, events, visits, revocations, preemptions, ring_ops;
+    char broken[256];
+};
+/* Runs one seed; true: all invariants held. Allocates; aborts without memory. */
+bool sim_cluster_run(const struct sim_options *options, uint64_t seed,
+                     struct sim_result *out_result);
+void sim_schedule(struct sim_cluster *cluster, uint64_t at_ns, enum sim_event_kind kind, uint32_t a,
+                  uint32_t b, uint32_t c);
+/* Notes a broken invariant; only the first is kept. */
+void sim_broken(struct sim_cluster *cluster, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void *sim_allocate(size_t count, size_t bytes); /* zeroed */
+
+/* workload.c */
+void sim_workload_make(struct sim_cluster *cluster);
+void sim_workload_free(struct sim_cluster *cluster);
+/* Value that a rank contributes, and the right result. */
+int64_t sim_input_at(const struct sim_op *op, uint32_t rank, uint64_t element);
+void sim_check_output(struct sim_cluster *cluster, const struct sim_op *op, struct sim_rank *rank);
+uint32_t sim_op_members(const struct sim_cluster *cluster, const struct sim_op *op, uint32_t node);
+/* Rank of local member `member` of the op on this node. */
+uint32_t sim_op_member_rank(const struct sim_cluster *cluster, const struct sim_op *op,
+                            uint32_t node, uint32_t member);
+/* Finds the op that a key names in a job; matching is by key alone. */
+struct sim_op *sim_op_of_key(struct sim_cluster *cluster, uint32_t job, struct occl_op_key key);
+
+/* rank.c */
+void sim_rank_start(struct sim_cluster *cluster, struct sim_rank *rank, uint64_t at_ns);
+void sim_rank_go_on(struct sim_cluster *cluster, struct sim_rank *rank);
+void sim_rank_kill(struct sim_cluster *cluster, struct sim_rank *rank);
+/* Looks whether the record of the op is decided; ring completions call sim_rank_complete. */
+void sim_rank_look(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op);
+void sim_rank_complete(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op,
+                       int32_t status);
+
+/* node.c */
+void sim_node_open(struct sim_cluster *cluster, struct sim_node *node);
+/* Takes the last completions of the fabric; before it, the end is checked. */
+void sim_node_close(struct sim_node *node);
+void sim_node_execute(struct sim_node *node, struct sim_op *op);
+void sim_node_ring(struct sim_node *node, struct sim_op *op, uint32_t rank);
+void sim_node_poll(struct sim_node *node);
+void sim_node_fail_job(struct sim_node *node, uint32_t job, uint32_t rank);
+void sim_node_strands_done(struct sim_node_op *op);
+/* Tells the sender on this link how far it may send. */
+void sim_node_send_credit(struct sim_node_op *op, struct sim_link *link);
+
+/* lane.c */
+void sim_lane_run(struct sim_node *node);
+void sim_lane_wake(struct sim_node *node);
+void sim_lane_enqueue(struct sim_node_op *op);
+void sim_lane_dequeue(struct sim_node_op *op);
+
+/* check.c: what must hold when nothing moves any more, and after the nodes are closed */
+void sim_check_end(struct sim_cluster *cluster);
+void sim_check_posts(struct sim_cluster *cluster);
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A simulated application process: goes through its script, enters arrival records, waits. */
+#include "tools/sim/cluster.h"
+
+#define DOORBELL_NS  500u
+#define THINK_MAX_NS 3000u
+
+/* At most one event of a rank is due; an earlier one replaces it. */
+static void go_on_at(struct sim_cluster *cluster, struct sim_rank *rank, uint64_t at_ns) {
+    if (at_ns >= rank->event_ns)
+        return;
+    rank->event_ns = at_ns;
+    sim_schedule(cluster, at_ns, SIM_EVENT_RANK, rank->job, rank->rank, 0);
+}
+
+static void make_buffers(struct sim_cluster *cluster, const struct sim_op *op,
+                         struct sim_rank *rank) {
+    struct sim_request *request = &rank->requests[op->number];
+    uint64_t count = op->signature.count;
+    bool reads = op->signature.kind == OCCL_OP_ALL_REDUCE ||
+                 (op->signature.kind == OCCL_OP_BROADCAST && rank->rank == op->signature.root) ||
+                 (op->signature.kind == OCCL_OP_RECV && rank->rank == op->source);
+    bool writes = op->signature.kind != OCCL_OP_RECV || rank->rank == op->destination;
+    (void)cluster;
+    if (reads)
+        request->in = (int64_t *)sim_allocate(count + 1, sizeof(int64_t));
+    if (writes)
+        request->out = reads && op->in_place ? request->in
+                                             : (int64_t *)sim_allocate(count + 1, sizeof(int64_t));
+    for (uint64_t e = 0; reads && e < count; e++)
+        request->in[e] = sim_input_at(op, rank->rank, e);
+    for (uint64_t e = 0; writes && request->out != request->in && e < count; e++)
+        request->out[e] = -1;
+}
+
+static void submit(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t number) {
+    struct sim_op *op = &cluster->jobs[rank->job].ops[number];
+    struct sim_request *request = &rank->requests[number];
+    struct occl_records *page = &cluster->nodes[rank->node].pages[rank->job];
+    struct occl_signature signature = op->signature;
+    uint32_t members = sim_op_members(cluster, op, rank->node), line_index = rank->local, now, other;
+    request->submitted = true;
+    rank->submitted[rank->submitted_count++] = number;
+    make_buffers(cluster, op, rank);
+    if (occl_rec_kind(occl_observe32(&occl_records_header(page)->comm_state)) != OCCL_COMM_LIVE) {
+        sim_rank_complete(cluster, rank, number, OCCL_E_PEER_FAILED);
+        return;
+    }
+    struct occl_place place = occl_place_of(op->key, page->records);
+    struct occl_record *record = occl_record_at(page, place.slot);
+    switch (occl_record_enter(record, place.print, true)) {
+    case OCCL_ENTER_RING:
+        cluster->ring_ops++;
+        sim_schedule(cluster, cluster->now_ns + DOORBELL_NS, SIM_EVENT_RING, rank->job, rank->rank,
+                     number);
+        return;
+    case OCCL_ENTER_FULL:
+        sim_broken(cluster, "overflow counter is full: job %u op %u", rank->job, number);
+        return;
+    default:
+        break;
+    }
+    request->record = record;
+    if (op->key.peers != OCCL_PEERS_ALL) {
+        line_index = members == 2 && rank->rank == op->destination ? 1 : 0;
+        if (rank->rank == op->source)
+            signature.kind = OCCL_OP_SEND;
+    }
+    struct occl_line *line = occl_line_at(record, line_index);
+    occl_line_fill(line, op->key, &signature);
+    if (occl_record_arrive(record, line, OCCL_LINE_ASYNC) == members) {
+        if (occl_record_mismatch(record, members, line_index, &other) != OCCL_FIELD_NONE)
+            sim_broken(cluster, "matching: job %u op %u met another op", rank->job, number);
+        if (occl_record_decide(record, OCCL_REC_OPEN, OCCL_REC_LOCAL, &now)) {
+            sim_schedule(cluster, cluster->now_ns + DOORBELL_NS, SIM_EVENT_EXECUTE, rank->job,
+                         rank->node, number);
+            return;
+        }
+    }
+    /* Aborted meanwhile, perhaps: level-triggered, the rank looks once after it has arrived. */
+    sim_rank_look(cluster, rank, number);
+}
+
+void sim_rank_look(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op) {
+    struct sim_request *request = &rank->requests[op];
+    if (rank->dead || request->record == NULL || request->completions > 0)
+        return;
+    uint32_t state = occl_observe32(&request->record->state);
+    int32_t status = occl_rec_kind(state) == OCCL_REC_DONE ? OCCL_OK : occl_rec_status(state);
+    if (occl_rec_kind(state) != OCCL_REC_DONE && occl_rec_kind(state) != OCCL_REC_ABORTED)
+        return;
+    occl_record_leave(request->record,
+                      sim_op_members(cluster, &cluster->jobs[rank->job].ops[op], rank->node));
+    request->record = NULL;
+    sim_rank_complete(cluster, rank, op, status);
+}
+
+void sim_rank_complete(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op,
+                       int32_t status) {
+    struct sim_request *request = &rank->requests[op];
+    if (rank->dead)
+        return;
+    if (!request->submitted || ++request->completions != 1) {
+        sim_broken(cluster, "exactly once: job %u op %u rank %u completed %u times", rank->job, op,
+                   rank->rank, request->completions);
+        return;
+    }
+    request->status = status;
+    if (status == OCCL_OK)
+        sim_check_output(cluster, &cluster->jobs[rank->job].ops[op], rank);
+    else if (cluster->jobs[rank->job].dead_rank < 0)
+        sim_broken(cluster, "status: job %u op %u rank %u failed with %d though nobody died",
+                   rank->job, op, rank->rank, status);
+    while (rank->head < rank->submitted_count &&
+           rank->requests[rank->submitted[rank->head]].completions > 0)
+        rank->head++;
+    if (cluster->options.ordered)
+        sim_lane_wake(&cluster->nodes[rank->node]);
+    go_on_at(cluster, rank, cluster->now_ns);
+}
+
+void sim_rank_start(struct sim_cluster *cluster, struct sim_rank *rank, uint64_t at_ns) {
+    rank->event_ns = UINT64_MAX;
+    go_on_at(cluster, rank, at_ns);
+}
+
+void sim_rank_go_on(struct sim_cluster *cluster, struct sim_rank *rank) {
+    if (rank->event_ns != cluster->now_ns) /* replaced by an earlier one */
+        return;
+    rank->event_ns = UINT64_MAX;
+    if (rank->dead || rank->at == rank->script_length)
+        return;
+    if (cluster->now_ns >= rank->stop_at_ns && rank->stop_for_ns > 0) {
+        rank->busy_until_ns = cluster->now_ns + rank->stop_for_ns; /* SIGSTOP */
+        rank->stop_for_ns = 0;
+    }
+    struct sim_item item = rank->script[rank->at];
+    if (rank->busy_until_ns > cluster->now_ns) {
+        go_on_at(cluster, rank, rank->busy_until_ns);
+        return;
+    }
+    if (item.word == SIM_WAIT && rank->requests[item.op].completions == 0)
+        return; /* its completion brings us back */
+    rank->at++;
+    if (item.word == SIM_SUBMIT) {
+        rank->busy_until_ns = cluster->now_ns + seeded_below(&cluster->seeded, THINK_MAX_NS);
+        submit(cluster, rank, item.op);
+    }
+    go_on_at(cluster, rank, rank->busy_until_ns > cluster->now_ns ? rank->busy_until_ns
+                                                                  : cluster->now_ns);
+}
+
+void sim_rank_kill(struct sim_cluster *cluster, struct sim_rank *rank) {
+    struct sim_job *job = &cluster->jobs[rank->job];
+    rank->dead = true;
+    if (job->dead_rank < 0) {
+        job->dead_rank = (int32_t)rank->rank;
+        job->killed_ns = cluster->now_ns;
+    }
+    /* The kernel reports the exit a little later. */
+    sim_schedule(cluster, cluster->now_ns + 1000 + seeded_below(&cluster->seeded, 50000),
+                 SIM_EVENT_REAP, rank->job, rank->rank, 0);
+}
