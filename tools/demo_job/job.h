@@ -90,4 +90,7 @@ struct occl_demo {
  * the first error, already reported. */
 enum occl_result occl_demo_round(struct occl_demo *demo, int round);
 
+/* Writes done and total into the progress file, if there is one. */
+void occl_demo_note_progress(struct occl_demo *demo);
+
 #endif

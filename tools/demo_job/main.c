@@ -86,6 +86,7 @@ static bool set_up(struct occl_demo *demo, const struct options *options) {
             perror(options->progress_file);
             return false;
         }
+        occl_demo_note_progress(demo);
     }
     return true;
 }

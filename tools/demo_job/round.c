@@ -63,7 +63,7 @@ static enum occl_result submit(struct occl_demo *demo, int index) {
 }
 
 /* One line of fixed length, written in one piece: a reader sees the old or the new one. */
-static void note_progress(struct occl_demo *demo) {
+void occl_demo_note_progress(struct occl_demo *demo) {
     char line[64];
     if (demo->progress_fd < 0)
         return;
@@ -88,7 +88,7 @@ static enum occl_result wait_for_all(struct occl_demo *demo) {
         demo->requests[index].handle = 0;
         demo->done++;
         demo->ops++;
-        note_progress(demo);
+        occl_demo_note_progress(demo);
     }
     return OCCL_SUCCESS;
 }
