@@ -68,8 +68,9 @@ static void uring_disarm(void *state, int fd, uint64_t cookie) {
         return;
     io_uring_prep_poll_remove(sqe, cookie);
     sqe->user_data = COOKIE_NONE;
-    /* The request holds the file open: hand the removal over now, so that a peer sees the close. */
-    (void)io_uring_submit(state);
+    /* The request holds the file open: hand the removal over and let it be carried out now, so that a
+     * peer sees the close that follows. */
+    (void)io_uring_submit_and_get_events(state);
 }
 
 static uint32_t events_of(int32_t result) {
