@@ -211,7 +211,7 @@ static int submit_ring(struct client_op *op) {
 
 int client_submit(struct client_op *op) {
     struct client_comm *comm = op->comm;
-    enum occl_enter how;
+    enum occl_enter how = OCCL_ENTER_RING;
     bool reserved = false;
     op->status = OCCL_PENDING;
     op->about_rank = OCCL_RANK_NONE;
