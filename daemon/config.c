@@ -83,7 +83,7 @@ static void *value_of(const struct occl_config_key *key, struct occl_config *con
 }
 
 static bool is_choice(const char *choices, const char *word) {
-    size_t length = strlen(word);
+    size_t length = strchr(word, '|') ? 0 : strlen(word);
     for (const char *at = choices; at; at = strchr(at, '|')) {
         at += *at == '|';
         if (length && strncmp(at, word, length) == 0 && (at[length] == '|' || at[length] == '\0'))

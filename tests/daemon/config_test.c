@@ -191,7 +191,8 @@ static void mistakes_name_file_and_line(void **state) {
         write_file(p.file, cases[i].text);
         occl_config_defaults(&config, &origins);
         struct occl_config_sources sources = sources_of(&p, NULL);
-        assert_int_equal(occl_config_load(&sources, &config, &origins, &detail), OCCL_E_INVALID);
+        if (occl_config_load(&sources, &config, &origins, &detail) != OCCL_E_INVALID)
+            fail_msg("case %zu was accepted", i);
         (void)snprintf(where, sizeof where, "%s:%d:", p.file, cases[i].line);
         if (!strstr(detail.text, where) || !strstr(detail.text, cases[i].expected))
             fail_msg("case %zu: %s", i, detail.text);
