@@ -93,6 +93,11 @@ static void check(struct stage *s, uint64_t count) {
     memset(s->data + (uint64_t)RANKS * COUNT, 0, 4ull * RANKS * COUNT);
 }
 
+static bool lanes_are_out(struct fx *fx) {
+    struct occl_engine_op_view view;
+    return occl_engine_ops(fx->engine, &view, 1) == 0;
+}
+
 static uint64_t ignored(struct stage *s) {
     struct occl_engine_counters counters;
     occl_engine_counters(s->fx.engine, &counters);
@@ -210,6 +215,13 @@ FORGE(forge_region, line->u.ref.dst.region = 4000000000u)
 FORGE(forge_offset, line->u.ref.src.offset = ~0ull)
 FORGE(forge_payload, line->u.ref.src.space = OCCL_SPACE_PAYLOAD; line->u.ref.src.offset = 64)
 
+/* As a client would scribble: beside a lane that may still look. */
+static void clear(struct stage *s) {
+    uint64_t *words = (uint64_t *)(void *)s->record;
+    for (uint64_t i = 0; i < s->comm->records.record_stride / 8; i++)
+        occl_note64(&words[i], 0);
+}
+
 static void forged_records_hurt_nobody(void **state) {
     static const struct forgery forgeries[] = {
         {"open", OCCL_REC_OPEN, forge_open},
@@ -244,6 +256,7 @@ static void forged_records_hurt_nobody(void **state) {
         uint64_t until = fx_now_ns() + fx_patience_ns();
         while (ignored(&s) == before && fx_now_ns() < until)
             occl_clock_sleep_ns(&s.fx.clock, 50000);
+        (void)lanes_are_out(&s.fx); /* a call to the lane: it is done with the entry */
         uint32_t now = occl_observe32(&s.record->state);
         if (occl_rec_kind(now) != forgeries[i].outcome)
             fail_msg("%s: state %#x", forgeries[i].what, now);
@@ -251,7 +264,7 @@ static void forged_records_hurt_nobody(void **state) {
             assert_int_equal(occl_rec_status(now), OCCL_E_FAULT);
         for (uint32_t e = 0; e < 1000; e++)
             assert_int_equal(s.data[(uint64_t)RANKS * COUNT + e], 0);
-        memset(s.record, 0, s.comm->records.record_stride);
+        clear(&s);
     }
     /* A slot number that is not the key's, or not a slot at all. */
     for (uint32_t i = 0; i < 2; i++) {
@@ -275,7 +288,11 @@ static void forged_records_hurt_nobody(void **state) {
 static void scribbled_counters_end(void **state) {
     struct stage s;
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    open_stage(&s, 1); /* two lanes could be sent to the same bytes, which this client asks for */
+#else
     open_stage(&s, 2);
+#endif
     uint64_t random = 99;
     for (uint32_t round = 0; round < 20; round++) {
         arrive_all(&s, round, COUNT);
@@ -296,11 +313,6 @@ static void scribbled_counters_end(void **state) {
             fx_expect(&s.fx, s.comm, r, sqe[r].user_data, OCCL_OK, OCCL_RANK_NONE);
     }
     close_stage(&s);
-}
-
-static bool lanes_are_out(struct fx *fx) {
-    struct occl_engine_op_view view;
-    return occl_engine_ops(fx->engine, &view, 1) == 0;
 }
 
 /* An aborted record is let go at the next slice, and lanes_busy goes back to 0. */
