@@ -19,14 +19,14 @@ struct answer {
     bool problem;
 };
 
-/* ---- culprits: each (communicator, rank, verdict) once ---- */
+/* ---- culprits: each process once with each verdict ---- */
 
-static bool named_already(const json_t *culprits, uint64_t pid, const char *verdict) {
+static bool named_already(const json_t *culprits, uint64_t session_id, const char *verdict) {
     for (size_t i = 0; i < json_array_size(culprits); i++) {
         const json_t *other = json_array_get(culprits, i);
         const char *word = json_string_value(json_object_get(other, "verdict"));
-        if (json_integer_value(json_object_get(other, "pid")) == (json_int_t)pid && word &&
-            strcmp(word, verdict) == 0)
+        if (json_integer_value(json_object_get(other, "session_id")) == (json_int_t)session_id &&
+            word && strcmp(word, verdict) == 0)
             return true;
     }
     return false;
@@ -36,12 +36,14 @@ struct culprit {
     const struct occl_job *job;
     const char *comm, *host, *verdict, *text;
     uint64_t comm_uid, pid, age_ns;
+    uint64_t session_id; /* 0: it has not attached */
     uint32_t rank;
 };
 
 static void add_culprit(struct answer *answer, const struct culprit *culprit) {
     json_t *object;
-    if (culprit->pid && named_already(answer->culprits, culprit->pid, culprit->verdict))
+    if (culprit->session_id &&
+        named_already(answer->culprits, culprit->session_id, culprit->verdict))
         return;
     object = json_object();
     occl_admin_put_text(object, "job", culprit->job->name);
@@ -50,6 +52,7 @@ static void add_culprit(struct answer *answer, const struct culprit *culprit) {
     occl_admin_put_number(object, "rank", culprit->rank);
     occl_admin_put_text(object, "host", culprit->host);
     occl_admin_put_number(object, "pid", culprit->pid);
+    occl_admin_put_number(object, "session_id", culprit->session_id);
     occl_admin_put_text(object, "verdict", culprit->verdict);
     occl_admin_put_number(object, "since_ns",
                           occl_clock_wall_ns(answer->query->daemon->clock) - culprit->age_ns);
@@ -123,6 +126,7 @@ static void add_wait(struct answer *answer, const struct occl_op_view *op) {
             .text = text,
             .comm_uid = op->comm->uid,
             .pid = op->comm->seats[rank].who.pid,
+            .session_id = op->comm->seats[rank].who.session_id >> 16,
             .age_ns = age,
             .rank = rank,
         };
@@ -224,6 +228,7 @@ static json_t *absent_object(struct answer *answer, const struct occl_rendezvous
         .verdict = verdict,
         .text = text,
         .pid = session ? (uint64_t)session->pid : 0,
+        .session_id = session ? session->id >> 16 : 0,
         .age_ns = age,
         .rank = rank,
     };
@@ -297,6 +302,7 @@ static void add_failure(struct answer *answer, const struct occl_job *job,
         .text = text,
         .comm_uid = failure->comm_uid,
         .pid = failure->pid,
+        .session_id = failure->session_id,
         .age_ns = age,
         .rank = failure->rank,
     };

@@ -307,8 +307,10 @@ int occl_daemon_create(const struct occl_daemon_options *options, struct occl_da
 /* ---- rounds ---- */
 
 bool occl_daemon_step(struct occl_daemon *daemon, uint64_t max_wait_ns) {
-    if (daemon->stopping)
+    if (daemon->stopping) {
+        occl_session_reap(daemon);
         return false;
+    }
     if (occl_loop_run_once(daemon->loop, max_wait_ns) != OCCL_OK) {
         OCCL_LOG_ERROR(daemon->log, "daemon", "the control loop failed: ending");
         end_everything(daemon);

@@ -84,16 +84,23 @@ static uint64_t pair_mask(const struct occl_comm *comm, uint32_t peers) {
 
 static void take_times(const struct occl_comm *comm, struct occl_line *line, uint64_t rank_bit,
                        struct occl_op_view *op) {
-    const struct occl_ticks_scale *scale = &comm->job->tenant->daemon->scale;
-    uint64_t submitted = occl_ticks_to_ns(scale, occl_peek64(&line->submit_ticks));
+    struct occl_daemon *daemon = comm->job->tenant->daemon;
+    /* A blocking op writes no time before it sleeps; until then it has only just come. */
+    uint64_t submitted = occl_peek64(&line->submit_ticks);
     uint64_t waits = occl_peek64(&line->wait_since_ticks);
-    bool notify = occl_peek32(&line->notify) != 0;
-    if (op->since_ns == 0 || submitted < op->since_ns)
-        op->since_ns = submitted;
-    if (waits || notify)
-        op->waiting_mask |= rank_bit;
-    uint64_t since = waits ? occl_ticks_to_ns(scale, waits) : submitted;
-    if ((waits || notify) && since > op->waiting_since_ns)
+    uint64_t now = occl_loop_now_ns(daemon->loop);
+    uint64_t first = submitted ? submitted : waits;
+    uint64_t since = first ? occl_ticks_to_ns(&daemon->scale, first) : now;
+    bool waiting = waits || occl_peek32(&line->notify) != 0 ||
+                   occl_peek32(&line->ready) == OCCL_LINE_BLOCKED;
+    if (op->since_ns == 0 || since < op->since_ns)
+        op->since_ns = since;
+    if (!waiting)
+        return;
+    op->waiting_mask |= rank_bit;
+    if (waits)
+        since = occl_ticks_to_ns(&daemon->scale, waits);
+    if (since > op->waiting_since_ns)
         op->waiting_since_ns = since;
 }
 

@@ -15,6 +15,7 @@ struct occl_job_failure {
     uint64_t comm_uid;
     int status;
     uint32_t rank, pid;
+    uint64_t session_id; /* 0: it is about nobody */
     char cause[OCCL_DETAIL_BYTES];
     const char *verdict; /* "dead", "left", "unkillable", "revoked", "aborted" */
     uint64_t at_ns;

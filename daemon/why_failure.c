@@ -28,6 +28,7 @@ static void remember(const struct occl_comm *comm, int status, uint32_t rank, co
     slot->status = status;
     slot->rank = rank;
     slot->pid = rank < comm->ranks ? comm->seats[rank].who.pid : 0;
+    slot->session_id = rank < comm->ranks ? comm->seats[rank].who.session_id >> 16 : 0;
     slot->verdict = verdict;
     slot->at_ns = occl_loop_now_ns(comm->job->tenant->daemon->loop);
 }
