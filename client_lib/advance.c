@@ -21,6 +21,7 @@ static int own_status(struct client_op *op, int status) {
 void client_finish(struct client_op *op, int status, bool result_is_staged) {
     op->status = own_status(op, status);
     if (op->members > 1) {
+        client_announce(op, false);
         client_unrefer(op, result_is_staged && op->status == OCCL_OK);
         if (op->status == OCCL_OK)
             note_completion(op);
@@ -28,6 +29,8 @@ void client_finish(struct client_op *op, int status, bool result_is_staged) {
             /* Texts are made from the record, so before it is left. */
             if (op->status < 0)
                 (void)client_explain(op);
+            if (!op->blocking)
+                occl_note64(&occl_line_at(op->rec, op->line_index)->submit_ticks, 0);
             occl_record_leave(op->rec, op->members);
         } else if (op->status < 0) {
             (void)client_explain(op);

@@ -103,6 +103,7 @@ struct client_op {
     int32_t ring_status;
     enum client_op_path path;
     uint32_t cancel_sent;
+    bool announced; /* the record says that this rank waits */
     uint32_t about_rank;
     uint32_t about_field;
     /* completion */
@@ -336,6 +337,8 @@ void client_ring_abandon(struct client_op *op);
 /* wait.c: until the op is complete or give_up_ns (0: no limit) has passed. The caller owns or holds
  * the op. True when complete. */
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns);
+/* Says in the record that this rank waits in the op, or no longer; the caller holds the op. */
+void client_announce(struct client_op *op, bool waiting);
 /* One step of patient polling where there is no word to sleep on. */
 void client_nap(uint32_t round);
 uint64_t client_now_ns(void);

@@ -217,6 +217,7 @@ int client_submit(struct client_op *op) {
     op->about_rank = OCCL_RANK_NONE;
     op->about_field = OCCL_FIELD_NONE;
     op->cancel_sent = 0;
+    op->announced = false;
     op->ring_done = 0;
     op->aborted_since_ns = 0;
     op->may_write_rank = OCCL_RANK_NONE;

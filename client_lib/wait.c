@@ -60,15 +60,18 @@ static uint64_t sleep_limit(const struct client_op *op, uint64_t give_up_ns) {
     return until - now_ns < OCCL_SLEEP_MAX_NS ? until - now_ns : OCCL_SLEEP_MAX_NS;
 }
 
-/* What `why` reads: that this rank waits in the op, and since when. */
-static void announce(struct client_op *op, bool waiting) {
+/* What `why` reads: that this rank waits in the op, and since when. Taken back before the record is
+ * left, so by the thread that advances the op. */
+void client_announce(struct client_op *op, bool waiting) {
+    if (op->announced == waiting)
+        return;
+    op->announced = waiting;
     occl_add32(&occl_lib.page->threads_waiting, waiting ? 1 : UINT32_MAX);
-    if (op->path != CLIENT_PATH_RECORD || occl_observe32(&op->phase) != CLIENT_OP_ACTIVE)
+    if (op->path != CLIENT_PATH_RECORD)
         return;
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
-    if (waiting)
-        occl_note64(&line->wait_since_ticks, occl_ticks(occl_lib.ticks));
-    occl_add32(&line->waiters, waiting ? 1 : UINT32_MAX);
+    occl_note64(&line->wait_since_ticks, waiting ? occl_ticks(occl_lib.ticks) : 0);
+    occl_note32(&line->waiters, waiting);
 }
 
 /* The policy for now: jobs of others may have come or gone since the communicator was made. */
@@ -82,7 +85,7 @@ static struct occl_wait_policy policy_now(const struct client_comm *comm) {
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
     struct occl_wait_policy policy = policy_now(op->comm);
     struct occl_waiter waiter;
-    bool announced = false, done = occl_observe32(&op->phase) != CLIENT_OP_ACTIVE;
+    bool done = occl_observe32(&op->phase) != CLIENT_OP_ACTIVE;
     occl_waiter_start(&waiter);
     while (!done) {
         struct sleep_place place = {.metered = false};
@@ -95,10 +98,8 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
         done = client_advance(op, true);
         if (done || (give_up_ns && about_to_sleep && client_now_ns() >= give_up_ns))
             break;
-        if (about_to_sleep && !announced) {
-            announce(op, true);
-            announced = true;
-        }
+        if (about_to_sleep)
+            client_announce(op, true);
         if (place.metered) {
             occl_share_wait(occl_lib.job, place.share_token, place.limit_ns);
             continue;
@@ -106,7 +107,7 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
         (void)occl_waiter_step(&waiter, &policy, place.word, place.expected, place.sleepers,
                                place.limit_ns);
     }
-    if (announced)
-        announce(op, false);
+    if (!done)
+        client_announce(op, false);
     return done;
 }

@@ -165,13 +165,10 @@ enum occl_signature_field occl_record_mismatch(struct occl_record *rec, uint32_t
 
 /* Only the one that brought `left` to exactly `members` comes here: nobody else is inside. */
 static void reset(struct occl_record *rec, uint32_t members) {
-    for (uint32_t i = 0; i < members; i++) {
-        struct occl_line *line = occl_line_at(rec, i);
-        occl_note32(&line->ready, 0);
-        occl_note32(&line->notify, 0);
-        occl_note32(&line->waiters, 0);
-        occl_note64(&line->wait_since_ticks, 0);
-    }
+    /* One store per rank: what else a rank has written into its line it has taken back before it
+     * left, because only it knows whether it wrote anything. */
+    for (uint32_t i = 0; i < members; i++)
+        occl_note32(&occl_line_at(rec, i)->ready, 0);
     occl_note32(&rec->arrived, 0);
     occl_note32(&rec->strands_next, 0);
     occl_note32(&rec->strands_done, 0);

@@ -126,7 +126,8 @@ struct occl_line {
         } ref;
         uint8_t tiny[OCCL_TINY_BYTES]; /* payload; src.space is then implied: see `flags` */
     } u;
-    /* cache line 1: written only when the op is not complete at once */
+    /* cache line 1: written only when the op is not complete at once; the rank sets what it wrote
+     * back to 0 before it leaves */
     uint64_t submit_ticks;
     uint64_t wait_since_ticks; /* 0: nobody of this rank sleeps on the op */
     uint32_t waiters;
