@@ -95,10 +95,9 @@ static void put_float(enum occl_type type, void *period, size_t index, float val
         ((uint16_t *)period)[index] = type == OCCL_FLOAT16 ? to_float16(value) : to_bfloat16(value);
 }
 
-/* A sixteenth-wide grid for the wide types makes sums that round; quarters are exact in 16 bits. */
+/* Tenths are exact in no binary type, so sums and the final rounding have something to round. */
 static float float_input(enum occl_type type, int rank, size_t index, uint32_t seed) {
-    float grid = type == OCCL_FLOAT32 ? 0.1f : 0.25f;
-    float value = (float)level(rank, index, seed) * grid;
+    float value = (float)level(rank, index, seed) * 0.1f;
     if (type == OCCL_FLOAT16)
         return from_float16(to_float16(value));
     return type == OCCL_BFLOAT16 ? from_bfloat16(to_bfloat16(value)) : value;

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What occl-perf prints, and how it ends; the library below it is a fake of one rank. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/tools/shell.h"
+
+static const char *folder;
+static const char *perf;
+
+static int set_up(void **state) {
+    (void)state;
+    folder = shell_enter();
+    perf = shell_file("tests/tools/fake_perf");
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    shell_leave();
+    return 0;
+}
+
+#define HAS(text, part) assert_non_null(strstr((text), (part)))
+
+/* The n-th line, counted from 0, that begins neither with # nor is empty. */
+static const char *data_line(const char *text, int n) {
+    static char line[2048];
+    while (*text) {
+        size_t length = strcspn(text, "\n");
+        if (length && text[0] != '#' && n-- == 0) {
+            assert_true(length < sizeof line);
+            memcpy(line, text, length);
+            line[length] = '\0';
+            return line;
+        }
+        text += length + (text[length] == '\n');
+    }
+    return NULL;
+}
+
+static double number(const json_t *object, const char *key) {
+    json_t *value = json_object_get(object, key);
+    assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+static void text_has_the_shape_of_nccl_tests(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(0, "%s -b 8 -e 64K -f 8 all_reduce", perf);
+    HAS(r->out, "minBytes 8  maxBytes 65536  step: 8(factor)  warmup iters: 5  iters: 20");
+    HAS(r->out, "# Using devices\n#  Rank  0 Group  0 Pid ");
+    HAS(r->out, "out-of-place");
+    HAS(r->out, "size         count      type   redop    root     time   algbw   busbw  #wrong");
+    HAS(r->out, "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : ");
+    static const int sizes[] = {8, 64, 512, 4096, 32768};
+    for (int i = 0; i < 5; i++) {
+        unsigned long long bytes, count;
+        char type[16], redop[16];
+        int root;
+        double time, algbw, busbw, in_time, in_algbw, in_busbw;
+        int wrong, in_wrong;
+        assert_int_equal(sscanf(data_line(r->out, i),
+                                "%llu %llu %15s %15s %d %lf %lf %lf %d %lf %lf %lf %d", &bytes,
+                                &count, type, redop, &root, &time, &algbw, &busbw, &wrong, &in_time,
+                                &in_algbw, &in_busbw, &in_wrong),
+                         13);
+        assert_int_equal(bytes, sizes[i]);
+        assert_int_equal(count, sizes[i] / 4);
+        assert_string_equal(type, "float");
+        assert_string_equal(redop, "sum");
+        assert_int_equal(root, -1);
+        assert_int_equal(wrong + in_wrong, 0);
+    }
+    assert_null(data_line(r->out, 5));
+}
+
+/* Report L03: the same run as text and as JSON. */
+static void l03_text_and_json_are_the_same_numbers(void **state) {
+    (void)state;
+    const struct shell_result *r =
+        shell_expect(0, "%s -b 1M -e 4M -f 2 -d double -o max -J %s/rows all_reduce", perf, folder);
+    char *text = strdup(r->out);
+    for (int i = 0; i < 3; i++) {
+        json_t *row = shell_json(shell_expect(0, "sed -n %dp %s/rows", i + 1, folder));
+        char expected[2][200];
+        for (int place = 0; place < 2; place++) {
+            const json_t *of = place ? json_object_get(row, "in_place") : row;
+            double time = number(of, "time_us");
+            int digits = time >= 9999.5 ? 0 : time >= 99.995 ? 1 : 2;
+            char time_text[32];
+            (void)snprintf(time_text, sizeof time_text, "%.*f", digits, time);
+            (void)snprintf(expected[place], sizeof expected[place], "  %7s  %6.2f  %6.2f  %6d",
+                           time_text, number(of, "algbw_GBps"), number(of, "busbw_GBps"),
+                           (int)number(of, "wrong"));
+            HAS(data_line(text, i), expected[place]);
+            double bytes = number(row, "bytes");
+            assert_true(fabs(number(of, "algbw_GBps") - bytes / time / 1e3) < 1e-3);
+        }
+        assert_string_equal(json_string_value(json_object_get(row, "type")), "double");
+        assert_string_equal(json_string_value(json_object_get(row, "redop")), "max");
+        json_decref(row);
+    }
+    free(text);
+}
+
+static void l03_csv_has_the_keys_of_json(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(0, "%s --csv -b 8 -e 8 all_reduce", perf);
+    const char *head = "op,bytes,count,type,redop,root,ranks,job,time_us,p50_us,p99_us,min_us,"
+                       "max_us,algbw_GBps,busbw_GBps,wrong,";
+    assert_int_equal(strncmp(r->out, head, strlen(head)), 0);
+    const char *row = data_line(r->out, 1);
+    assert_int_equal(strncmp(row, "all_reduce,8,2,float,sum,-1,1,0,", 32), 0);
+    HAS(row, ",cpu,direct,");
+    /* As many fields as the heading has. */
+    int commas[2] = {0, 0};
+    for (const char *c = data_line(r->out, 0); *c; c++)
+        commas[0] += *c == ',';
+    for (const char *c = data_line(r->out, 1); *c; c++)
+        commas[1] += *c == ',';
+    assert_int_equal(commas[0], commas[1]);
+    assert_null(strchr(r->out, '#'));
+}
+
+static void json_is_one_object_a_row_with_all_keys(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(0, "%s --json -b 8 -e 64 -f 8 all_reduce", perf);
+    static const char *const keys[] = {"op",         "bytes",      "count",        "type",
+                                       "redop",      "time_us",    "p50_us",       "p99_us",
+                                       "algbw_GBps", "busbw_GBps", "wrong",        "device",
+                                       "transport",  "switches",   "daemon_cpu_us"};
+    char *text = strdup(r->out);
+    char *rest = text;
+    for (int i = 0; i < 2; i++) {
+        char *line = strsep(&rest, "\n");
+        json_t *row = json_loads(line, 0, NULL);
+        assert_true(json_is_object(row));
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            assert_non_null(json_object_get(row, keys[k]));
+        assert_true(number(row, "p50_us") <= number(row, "p99_us"));
+        json_decref(row);
+    }
+    assert_string_equal(rest, "");
+    free(text);
+}
+
+static void l03_a_wrong_value_is_counted_and_ends_with_1(void **state) {
+    (void)state;
+    static const char *const forms[] = {"", "--csv", "--json", "--nonblocking -m 4"};
+    for (size_t i = 0; i < 4; i++) {
+        const struct shell_result *r =
+            shell_expect(1, "FAKE_WRONG=1 %s %s -b 1K -e 1K all_reduce", perf, forms[i]);
+        HAS(r->err, "wrong values");
+    }
+    const struct shell_result *r = shell_expect(1, "FAKE_WRONG=1 %s -b 1K all_reduce", perf);
+    HAS(r->out, "# Out of bounds values : 2 FAILED");
+    r = shell_expect(1, "FAKE_WRONG=1 %s --json -b 1K all_reduce", perf);
+    json_t *row = shell_json(r);
+    assert_true(number(row, "wrong") == 1);
+    assert_true(number(json_object_get(row, "in_place"), "wrong") == 1);
+    json_decref(row);
+    /* Unchecked, nothing is known. */
+    r = shell_expect(0, "FAKE_WRONG=1 %s -c 0 -b 1K all_reduce", perf);
+    HAS(data_line(r->out, 0), "N/A");
+    row = shell_json(shell_expect(0, "%s -c 0 --json -b 1K all_reduce", perf));
+    assert_true(json_is_null(json_object_get(row, "wrong")));
+    json_decref(row);
+}
+
+/* The fake moves nothing in send and receive: the check must notice. */
+static void data_that_never_arrived_is_noticed(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(1, "%s -b 1K sendrecv", perf);
+    HAS(r->out, "# Out of bounds values : 256 FAILED");
+}
+
+static void an_error_of_the_library_is_3(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(3, "FAKE_ERROR=1 %s -b 1K all_reduce", perf);
+    HAS(r->err, "rank 0: all_reduce: a fake error: the fake said so");
+}
+
+static void wrong_flags_are_2(void **state) {
+    (void)state;
+    static const char *const lines[] = {"",
+                                        "all_gather_not_there",
+                                        "all_reduce broadcast",
+                                        "-b x all_reduce",
+                                        "-b 8 -e 4 all_reduce",
+                                        "-f 1 all_reduce",
+                                        "-n 0 all_reduce",
+                                        "-d float128 all_reduce",
+                                        "-o prodsum all_reduce",
+                                        "-p highest all_reduce",
+                                        "-r 1 -b 8 broadcast",
+                                        "--csv --json all_reduce",
+                                        "--memory both all_reduce",
+                                        "--jobs 0 all_reduce",
+                                        "-i 0 -b 8 -e 16 all_reduce",
+                                        "-z 2 all_reduce"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const struct shell_result *r = shell_expect(2, "%s %s", perf, lines[i]);
+        assert_string_not_equal(r->err, "");
+    }
+}
+
+static void sweeps_cover_types_reductions_and_steps(void **state) {
+    (void)state;
+    const struct shell_result *r =
+        shell_expect(0, "%s --json -d all -o all -b 8 -e 24 -i 8 all_reduce | wc -l", perf);
+    assert_string_equal(r->out, "72\n"); /* 6 x 4 x 3 */
+    r = shell_expect(0, "%s --json -N 3 -b 8 all_reduce | wc -l", perf);
+    assert_string_equal(r->out, "3\n");
+    r = shell_expect(0, "%s --json -b 8 -e 1M -f 2 barrier | wc -l", perf);
+    assert_string_equal(r->out, "1\n"); /* it has no size */
+    r = shell_expect(0, "%s -b 10 -d double all_reduce", perf);
+    HAS(data_line(r->out, 0), "           8             1    double"); /* rounded down, visibly */
+}
+
+static void several_jobs_have_a_row_each_and_a_total(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(0, "%s --jobs 3 -b 1K -e 2K -f 2 all_reduce", perf);
+    HAS(data_line(r->out, 0), "  job 0");
+    HAS(data_line(r->out, 2), "  job 2");
+    HAS(data_line(r->out, 5), "  job 2");
+    assert_null(data_line(r->out, 6));
+    HAS(r->out, "# total of 3 jobs: busbw ");
+    r = shell_expect(3, "FAKE_ERROR=1 %s --jobs 3 -b 1K all_reduce", perf);
+}
+
+static void time_limit_and_expected_bandwidth(void **state) {
+    (void)state;
+    const struct shell_result *r =
+        shell_expect(3, "%s -T 1 -N 0 --json -b 8 all_reduce >/dev/null", perf);
+    HAS(r->err, "the time limit passed");
+    r = shell_expect(1, "%s -b 1K --expect-busbw 1e8 all_reduce", perf);
+    HAS(r->out, " FAILED\n");
+    HAS(r->err, "expected 1e+08");
+}
+
+static void a_full_disk_is_no_success(void **state) {
+    (void)state;
+    HAS(shell_expect(1, "%s --json -b 8 all_reduce >/dev/full", perf)->err, "could not be written");
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(text_has_the_shape_of_nccl_tests),
+        CASE(l03_text_and_json_are_the_same_numbers),
+        CASE(l03_csv_has_the_keys_of_json),
+        CASE(json_is_one_object_a_row_with_all_keys),
+        CASE(l03_a_wrong_value_is_counted_and_ends_with_1),
+        CASE(data_that_never_arrived_is_noticed),
+        CASE(an_error_of_the_library_is_3),
+        CASE(wrong_flags_are_2),
+        CASE(sweeps_cover_types_reductions_and_steps),
+        CASE(several_jobs_have_a_row_each_and_a_total),
+        CASE(time_limit_and_expected_bandwidth),
+        CASE(a_full_disk_is_no_success),
+    };
+    return cmocka_run_group_tests_name("perf_output", tests, NULL, NULL);
+}
