@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fabric door: how daemons of several nodes exchange bytes. One const ops table per backend; this
- * text is the contract and tests/fabric/conformance is its definition, run on every backend.
+/* The fabric door: how daemons of several nodes exchange bytes. One const ops table per backend;
+ * this text is the contract and tests/fabric/conformance is its definition, run on every backend.
  *
  * Two kinds of messages:
  *
@@ -10,8 +10,8 @@
  *            opened and named to the sender (its credit). Data messages may overtake each other and
  *            control messages. The sender's bytes are read until the SENT event.
  *
- * The law: each accepted post yields exactly one SENT event, also after failure, flush, cut or close
- * (close returns the last ones before it ends). A refused post yields none.
+ * The law: each accepted post yields exactly one SENT event, also after failure, flush, cut or
+ * close (close returns the last ones before it ends). A refused post yields none.
  *
  * Threads: an endpoint is used by one thread at a time. No call blocks but open and close. Nothing
  * allocates but open, connect and landing_open. Time: backends that need it take it in poll. */
@@ -23,7 +23,7 @@
 #include "shm_ipc/status.h"
 
 #define OCCL_FABRIC_CONTROL_BYTES 128u
-#define OCCL_FABRIC_PEER_NONE     0xffffffffu
+#define OCCL_FABRIC_PEER_NONE 0xffffffffu
 
 /* One node's endpoint; its content belongs to the backend. */
 struct occl_fabric;
@@ -50,7 +50,8 @@ struct occl_fabric_post {
 };
 
 enum occl_fabric_event_kind {
-    OCCL_FABRIC_SENT = 0,    /* user, status: OCCL_OK (landed), or the post had no effect that counts */
+    OCCL_FABRIC_SENT =
+        0, /* user, status: OCCL_OK (landed), or the post had no effect that counts */
     OCCL_FABRIC_LANDED = 1,  /* landing_user, slot, length, immediate; the bytes are in place */
     OCCL_FABRIC_MESSAGE = 2, /* control, length */
     OCCL_FABRIC_DOWN = 3     /* the connection to peer is lost; its posts have all completed */
@@ -82,18 +83,19 @@ struct occl_fabric_ops {
     /* Connects to the node with this number. OCCL_OK: *out_peer names it in posts and events; the
      * same number again for the same node. OCCL_E_INVALID, OCCL_E_PEER_FAILED, OCCL_E_NO_MEMORY. */
     int (*connect)(struct occl_fabric *fabric, uint32_t node, uint32_t *out_peer);
-    /* Opens slot_count x slot_bytes at base, owned by the caller until landing_close. LANDED carries
-     * landing_user as `user`. OCCL_E_INVALID, OCCL_E_NO_MEMORY. */
+    /* Opens slot_count x slot_bytes at base, owned by the caller until landing_close. LANDED
+     * carries landing_user as `user`. OCCL_E_INVALID, OCCL_E_NO_MEMORY. */
     int (*landing_open)(struct occl_fabric *fabric, void *base, uint32_t slot_count,
                         uint32_t slot_bytes, uint64_t landing_user,
                         struct occl_fabric_landing *out_landing);
-    /* After the return nothing is written there any more; what was in flight completes at its sender
-     * with OCCL_E_CANCELED. Events already polled may name it. OCCL_E_NOT_FOUND. */
+    /* After the return nothing is written there any more; what was in flight completes at its
+     * sender with OCCL_E_CANCELED. Events already polled may name it. OCCL_E_NOT_FOUND. */
     int (*landing_close)(struct occl_fabric *fabric, uint64_t key);
     /* Accepts a message (OCCL_OK), or OCCL_WOULD_BLOCK (too much in flight: poll first),
      * OCCL_E_INVALID (peer, kind, length), OCCL_E_PEER_FAILED (connection lost). */
     int (*post)(struct occl_fabric *fabric, const struct occl_fabric_post *post);
-    /* Every accepted post to the peer completes at once, with OCCL_E_CANCELED unless it has landed. */
+    /* Every accepted post to the peer completes at once, with OCCL_E_CANCELED unless it has landed.
+     */
     int (*flush)(struct occl_fabric *fabric, uint32_t peer);
     /* Takes up to max events; now_ns never decreases. Returns their number; 0 is no statement about
      * the future. */

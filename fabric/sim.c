@@ -34,9 +34,9 @@ struct landing {
 struct occl_fabric {
     struct occl_fabric_sim_world *world;
     uint32_t node;
-    uint32_t posts; /* accepted, without SENT */
-    uint8_t down[OCCL_FABRIC_SIM_NODES_MAX];      /* 1: cut */
-    uint8_t down_told[OCCL_FABRIC_SIM_NODES_MAX]; /* DOWN is still to be polled */
+    uint32_t posts;                                     /* accepted, without SENT */
+    uint8_t down[OCCL_FABRIC_SIM_NODES_MAX];            /* 1: cut */
+    uint8_t down_told[OCCL_FABRIC_SIM_NODES_MAX];       /* DOWN is still to be polled */
     uint64_t control_due_ns[OCCL_FABRIC_SIM_NODES_MAX]; /* of the last control message to a node */
     struct landing *landings;
     uint32_t landing_count, landing_room;
@@ -297,7 +297,8 @@ static int sim_post(struct occl_fabric *f, const struct occl_fabric_post *post) 
     struct occl_fabric_sim_world *w = f->world;
     bool data = post->message == OCCL_FABRIC_DATA;
     struct flight flight;
-    if (post->peer >= w->config.nodes || post->peer == f->node || post->message > OCCL_FABRIC_DATA ||
+    if (post->peer >= w->config.nodes || post->peer == f->node ||
+        post->message > OCCL_FABRIC_DATA ||
         (!data && (post->length == 0 || post->length > OCCL_FABRIC_CONTROL_BYTES)) ||
         (post->length > 0 && post->bytes == NULL))
         return OCCL_E_INVALID;
@@ -338,7 +339,8 @@ static int sim_flush(struct occl_fabric *f, uint32_t peer) {
     return OCCL_OK;
 }
 
-/* A message arrives: bytes, then event; its completion starts back. False: no event for the node. */
+/* A message arrives: bytes, then event; its completion starts back. False: no event for the node.
+ */
 static bool deliver(struct occl_fabric *f, struct flight *flight, struct occl_fabric_event *out) {
     bool data = flight->post.message == OCCL_FABRIC_DATA;
     flight->status = OCCL_OK;
@@ -364,7 +366,7 @@ static bool deliver(struct occl_fabric *f, struct flight *flight, struct occl_fa
     out->peer = flight->from;
     out->length = flight->post.length;
     flight->stage = FLIGHT_RETURNS;
-    flight->due_ns += f->world->config.delay_min_ns;
+    flight->due_ns += delay_of(f->world, flight->to, flight->from, true);
     return flight->status == OCCL_OK;
 }
 

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backend sim: all nodes in one process, on a virtual clock, everything that a network may do decided
- * by a seed. A world is the wire between its endpoints; it outlives them. Not thread-safe. */
+/* Backend sim: all nodes in one process, on a virtual clock, everything that a network may do
+ * decided by a seed. A world is the wire between its endpoints; it outlives them. Not thread-safe.
+ */
 #ifndef FABRIC_SIM_H
 #define FABRIC_SIM_H
 
 #include "fabric/fabric.h"
 
 #define OCCL_FABRIC_SIM_NODES_MAX 64u
-#define OCCL_FABRIC_SIM_NEVER     UINT64_MAX
+#define OCCL_FABRIC_SIM_NEVER UINT64_MAX
 
 struct occl_fabric_sim_config {
     uint64_t seed;
     uint32_t nodes;
-    uint32_t posts_max;     /* accepted and incomplete posts of one endpoint; 0: 4096 */
-    uint64_t delay_min_ns;  /* of a message */
-    uint64_t delay_max_ns;  /* control keeps its order whatever its delay */
+    uint32_t posts_max;        /* accepted and incomplete posts of one endpoint; 0: 4096 */
+    uint64_t delay_min_ns;     /* of a message */
+    uint64_t delay_max_ns;     /* control keeps its order whatever its delay */
     uint32_t reorder_permille; /* data messages that take up to 16 times the delay */
 };
 

@@ -4,8 +4,8 @@
  *
  * Laws, each with the line of code that keeps it:
  *  1. It never waits: a guard is looked at once, a false one returns OCCL_EXEC_BLOCKED.
- *  2. A slice is all or nothing: data *and* room *and* dependency are true before anything moves, so
- *     that nothing has to be undone.
+ *  2. A slice is all or nothing: data *and* room *and* dependency are true before anything moves,
+ * so that nothing has to be undone.
  *  3. Published after its data: move, then the sent message, then the freed slot, then progress.
  *  4. Counters only grow, and resume repeats nothing: the context is exactly (iteration, step,
  *     message) and the two message counters; there is no start-of-run adjustment.
@@ -38,9 +38,9 @@ struct occl_exec_context {
     uint64_t received;
     uint32_t strand;
     uint32_t iteration;
-    uint32_t step; /* index inside the strand */
+    uint32_t step;    /* index inside the strand */
     uint32_t message; /* of the current step */
-    uint64_t slices; /* executed in all: the op's share of phi */
+    uint64_t slices;  /* executed in all: the op's share of phi */
     uint64_t reserved[2];
 };
 OCCL_DUAL_ASSERT(sizeof(struct occl_exec_context) == 64, "a context is one cache line");
@@ -69,12 +69,12 @@ struct occl_move {
     uint32_t send_link;
 };
 
-/* What the surroundings supply. All slots are mandatory; none may wait. Message numbers count from 0
- * per link. A guard that was true stays true until the message is published. */
+/* What the surroundings supply. All slots are mandatory; none may wait. Message numbers count from
+ * 0 per link. A guard that was true stays true until the message is published. */
 struct occl_exec_ops {
     int (*has_data)(void *env, uint32_t link, uint64_t message); /* it has landed */
     int (*has_room)(void *env, uint32_t link, uint64_t message); /* a credit for it is here */
-    uint64_t (*progress_of)(void *env, uint32_t strand); /* observes publish_progress */
+    uint64_t (*progress_of)(void *env, uint32_t strand);         /* observes publish_progress */
     /* Moves the data and publishes nothing. 0, or a negative status and nothing that counts. */
     int (*move)(void *env, const struct occl_move *move);
     void (*publish_send)(void *env, uint32_t link, uint64_t message, uint64_t bytes);
@@ -148,13 +148,13 @@ OCCL_DUAL void occl_exec_move_of(const struct occl_exec_context *context,
     out->dst_stride_bytes = step->dst_chunk_stride * geometry->chunk_bytes;
     /* The operand that lies furthest back decides; members do not matter. */
     if (step->src_count > 0)
-        bytes = occl_exec_clip(geometry, step->src_buffer,
-                               out->src_offset + (step->src_count - 1u) * out->src_stride_bytes,
-                               bytes);
+        bytes =
+            occl_exec_clip(geometry, step->src_buffer,
+                           out->src_offset + (step->src_count - 1u) * out->src_stride_bytes, bytes);
     if (step->dst_count > 0)
-        bytes = occl_exec_clip(geometry, step->dst_buffer,
-                               out->dst_offset + (step->dst_count - 1u) * out->dst_stride_bytes,
-                               bytes);
+        bytes =
+            occl_exec_clip(geometry, step->dst_buffer,
+                           out->dst_offset + (step->dst_count - 1u) * out->dst_stride_bytes, bytes);
     out->bytes = bytes;
     out->recv_link = occl_step_receives(step->kind) ? strand->recv_link : OCCL_STEP_NONE;
     out->send_link = occl_step_sends(step->kind) ? strand->send_link : OCCL_STEP_NONE;
@@ -232,14 +232,12 @@ OCCL_DUAL void occl_exec_advance(struct occl_exec_context *context,
 }
 
 /* Runs one strand until it is done, a guard is false, or slices_max steps or slices are done. The
- * report is overwritten. Neither blocks nor allocates; the bound is slices_max movements, each of at
- * most one connector slot. A strand that is done stays done. */
-OCCL_DUAL enum occl_exec_result occl_exec_run(struct occl_exec_context *context,
-                                              const struct occl_program *program,
-                                              const struct occl_geometry *geometry,
-                                              const struct occl_exec_ops *ops, void *env,
-                                              uint32_t slices_max,
-                                              struct occl_exec_report *report) {
+ * report is overwritten. Neither blocks nor allocates; the bound is slices_max movements, each of
+ * at most one connector slot. A strand that is done stays done. */
+OCCL_DUAL enum occl_exec_result
+occl_exec_run(struct occl_exec_context *context, const struct occl_program *program,
+              const struct occl_geometry *geometry, const struct occl_exec_ops *ops, void *env,
+              uint32_t slices_max, struct occl_exec_report *report) {
     const struct occl_strand *strand = &program->strands[context->strand];
     report->slices = 0;
     report->received = 0;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs of one node: an op whose members all live in one address space is a set of strands of one
- * step each, independent of each other. Whoever is there claims strand numbers (record.strands_next)
- * and runs them, so every executor must compute the same plan: it is a pure function of the signature
- * and the number of members, and strands are computed from their number, never stored.
+/* Programs of one node: an op whose members all live in one address space is a set of strands of
+ * one step each, independent of each other. Whoever is there claims strand numbers
+ * (record.strands_next) and runs them, so every executor must compute the same plan: it is a pure
+ * function of the signature and the number of members, and strands are computed from their number,
+ * never stored.
  *
  *   all-reduce   strand i: read bytes [o, o + n) of every input, write them to every output
  *   broadcast    strand i: copy the range of the root's input to every output
  *   send, recv   strand i: copy the range of member 0 (sender) to member 1 (receiver)
  *   barrier, or no bytes: no strands; the op is complete when all have arrived
  *
- * One strand is one slice: the executor gives the core back between two of them. Index function (why
- * a plan cannot get stuck): every strand has index 0, no links and no dependencies, so the dependency
- * graph has no edges at all. */
+ * One strand is one slice: the executor gives the core back between two of them. Index function
+ * (why a plan cannot get stuck): every strand has index 0, no links and no dependencies, so the
+ * dependency graph has no edges at all. */
 #ifndef GPU_LOCAL_PROGRAM_H
 #define GPU_LOCAL_PROGRAM_H
 
@@ -23,8 +24,8 @@
 #define OCCL_LOCAL_STRANDS_MAX (1u << 24)
 
 struct occl_local_plan {
-    uint64_t total_bytes; /* per rank */
-    uint64_t slice_bytes; /* of every strand but the last; a multiple of 64 */
+    uint64_t total_bytes;   /* per rank */
+    uint64_t slice_bytes;   /* of every strand but the last; a multiple of 64 */
     uint64_t traffic_bytes; /* of the whole op: what is charged */
     uint32_t strand_count;
     uint32_t member_count;
@@ -36,8 +37,8 @@ struct occl_local_plan {
 };
 
 /* Plans the op of `sig` among `members` ranks of a node (2 for send and recv, also to oneself).
- * Pure. OCCL_OK, or OCCL_E_INVALID and *out untouched: unknown kind, type or operator, members not in
- * 1..OCCL_LOCAL_RANKS_MAX, root out of range, count x element size of 2^62 bytes or more. */
+ * Pure. OCCL_OK, or OCCL_E_INVALID and *out untouched: unknown kind, type or operator, members not
+ * in 1..OCCL_LOCAL_RANKS_MAX, root out of range, count x element size of 2^62 bytes or more. */
 int occl_local_plan_make(const struct occl_signature *sig, uint32_t members,
                          struct occl_local_plan *out);
 
@@ -66,7 +67,7 @@ void occl_local_strand_step(const struct occl_local_plan *plan, uint32_t index,
 struct occl_local_buffers {
     const void *const *inputs; /* member_count; NULL where the member's input is not read */
     void *const *outputs; /* member_count; NULL where the member has no output (a broadcast root) */
-    uint32_t move_flags; /* OCCL_MOVE_... */
+    uint32_t move_flags;  /* OCCL_MOVE_... */
 };
 
 /* Executes strand `index` whole, through occl_exec_run: the one way in which lanes and client

@@ -151,7 +151,8 @@ struct occl_program {
 };
 
 /* How one call cuts its bytes. All members of the op compute the same one: it depends on the
- * program's chunk count, the call and the slot size, which travel in the signature and program id. */
+ * program's chunk count, the call and the slot size, which travel in the signature and program id.
+ */
 struct occl_geometry {
     uint64_t chunk_bytes;
     uint64_t slice_bytes; /* of a chunk handled by one iteration */
@@ -165,8 +166,8 @@ OCCL_DUAL int occl_step_receives(uint32_t kind) {
 }
 
 OCCL_DUAL int occl_step_sends(uint32_t kind) {
-    return kind == OCCL_STEP_SEND || (kind >= OCCL_STEP_RECV_COPY_SEND &&
-                                      kind <= OCCL_STEP_RECV_REDUCE_COPY_SEND);
+    return kind == OCCL_STEP_SEND ||
+           (kind >= OCCL_STEP_RECV_COPY_SEND && kind <= OCCL_STEP_RECV_REDUCE_COPY_SEND);
 }
 
 /* Whether the kind combines values (as opposed to moving them). */
@@ -176,9 +177,9 @@ OCCL_DUAL int occl_step_reduces(uint32_t kind) {
 }
 
 /* Cuts a call of buffer_bytes (the larger user buffer) for a program of `chunks` chunks and
- * connector slots of slot_bytes. element_bytes is a power of two. Pure. Returns 1 and fills *out, or
- * 0 where the call cannot be cut: a slot below one element, an uneven size while clips is 0, or more
- * than 2^32 - 1 iterations. Zero bytes give no iteration at all. */
+ * connector slots of slot_bytes. element_bytes is a power of two. Pure. Returns 1 and fills *out,
+ * or 0 where the call cannot be cut: a slot below one element, an uneven size while clips is 0, or
+ * more than 2^32 - 1 iterations. Zero bytes give no iteration at all. */
 OCCL_DUAL int occl_geometry_make(uint64_t buffer_bytes, uint64_t element_bytes, uint32_t chunks,
                                  uint64_t slot_bytes, int clips, struct occl_geometry *out) {
     uint64_t slot, chunk, unit, iterations, per_message;

@@ -149,8 +149,8 @@ int occl_pool_arrived(struct occl_pool *pool, uint64_t id, uint64_t ticket) {
         return OCCL_E_HANDLE;
     for (uint32_t i = 0; i < pool->config.ops_max; i++) {
         const struct holder *other = &holders_of(pool)[i];
-        if (other != h && other->state != HOLDER_FREE && other->arrived &&
-            other->comm == h->comm && other->ticket == ticket)
+        if (other != h && other->state != HOLDER_FREE && other->arrived && other->comm == h->comm &&
+            other->ticket == ticket)
             return OCCL_E_INVALID;
     }
     if (!h->arrived && (h->state == HOLDER_HOLDING || h->state == HOLDER_REVOKING))
@@ -264,8 +264,7 @@ static struct holder *victim_for(struct occl_pool *p, const struct holder *need,
 /* Revokes for `need` unless enough is free or on its way. */
 static enum occl_pool_action revoke_for(struct occl_pool *p, const struct holder *need,
                                         bool in_reserve, struct holder **out_holder) {
-    uint32_t free_units =
-        in_reserve ? comms_of(p)[need->comm].reserve_free : p->stats.shared_free;
+    uint32_t free_units = in_reserve ? comms_of(p)[need->comm].reserve_free : p->stats.shared_free;
     uint32_t coming;
     struct holder *victim = victim_for(p, need, in_reserve, &coming);
     if (victim == NULL || free_units + coming >= need->units)
@@ -274,8 +273,8 @@ static enum occl_pool_action revoke_for(struct occl_pool *p, const struct holder
     return revoke(p, victim);
 }
 
-/* Grants and revocations in the reserves: each communicator's oldest waiting op has the first claim.
- * `oldest` of all is left out when shared units will do for it. */
+/* Grants and revocations in the reserves: each communicator's oldest waiting op has the first
+ * claim. `oldest` of all is left out when shared units will do for it. */
 static enum occl_pool_action decide_reserves(struct occl_pool *p, bool may_revoke,
                                              const struct holder *not_for,
                                              struct holder **out_holder) {
@@ -294,7 +293,8 @@ static enum occl_pool_action decide_reserves(struct occl_pool *p, bool may_revok
     return OCCL_POOL_NONE;
 }
 
-/* Free units for ops without ticket, in the order of their requests; only while no arrived op waits. */
+/* Free units for ops without ticket, in the order of their requests; only while no arrived op
+ * waits. */
 static enum occl_pool_action decide_unarrived(struct occl_pool *p, struct holder **out_holder) {
     struct holder *first = NULL;
     for (uint32_t i = 0; i < p->config.ops_max; i++) {
@@ -326,8 +326,8 @@ static enum occl_pool_action decide(struct occl_pool *p, struct holder **out_hol
             return OCCL_POOL_REVOKE;
         (void)victim_for(p, need, false, &coming);
     }
-    return decide_reserves(p, true,
-                           p->stats.shared_free + coming >= need->units ? need : NULL, out_holder);
+    return decide_reserves(p, true, p->stats.shared_free + coming >= need->units ? need : NULL,
+                           out_holder);
 }
 
 enum occl_pool_action occl_pool_step(struct occl_pool *pool, uint64_t *out_id, uint64_t *out_user) {

@@ -2,22 +2,23 @@
 /* The pool: who may hold the units (run slots, connectors, staging) that do not suffice for all ops
  * at once. Pure, like the scheduler, and one block without pointers.
  *
- * The rule (DESIGN 3). An op that has *arrived* (all its members have submitted it) has a ticket. Only
+ * The rule. An op that has *arrived* (all its members have submitted it) has a ticket. Only
  * arrived ops hold units for good; whatever the others hold is revocable at any time. An arrived op
- * that finds no free unit takes those of an op that has not arrived, else those of the youngest arrived
- * op if that is younger than itself (wound-wait). Units of one op are granted all at once or not at
- * all, so nobody holds some and waits for more. Each communicator has the units of one op in reserve;
- * among its arrived ops the oldest ticket has the first claim on them.
+ * that finds no free unit takes those of an op that has not arrived, else those of the youngest
+ * arrived op if that is younger than itself (wound-wait). Units of one op are granted all at once
+ * or not at all, so nobody holds some and waits for more. Each communicator has the units of one op
+ * in reserve; among its arrived ops the oldest ticket has the first claim on them.
  *
- * Why every arrived op gets its units: see the README; in short, the oldest incomplete arrived op of
- * all can take units from everybody else at every member, completes, and induction does the rest.
+ * Why every arrived op gets its units: see the README; in short, the oldest incomplete arrived op
+ * of all can take units from everybody else at every member, completes, and induction does the
+ * rest.
  *
- * Tickets of collectives are issued by the daemon of the communicator's rank 0 when it knows that all
- * members have submitted, those of point-to-point ops by the sender's daemon. A ticket is (counter,
- * number of the issuing node), the counter above every one that this daemon has seen: so no two ops of
- * a communicator have the same ticket. Order is (ticket, comm uid), the same at all members; with
- * equal tickets neither op would be the older one, and two ops could wait for each other for ever (the
- * simulator found it).
+ * Tickets of collectives are issued by the daemon of the communicator's rank 0 when it knows that
+ * all members have submitted, those of point-to-point ops by the sender's daemon. A ticket is
+ * (counter, number of the issuing node), the counter above every one that this daemon has seen: so
+ * no two ops of a communicator have the same ticket. Order is (ticket, comm uid), the same at all
+ * members; with equal tickets neither op would be the older one, and two ops could wait for each
+ * other for ever (the simulator found it).
  *
  * Use: request, arrived, returned, release as things happen; after each of them call occl_pool_step
  * until it says NONE and do what it says. Calls take time linear in the ops of the pool. */
@@ -53,9 +54,9 @@ int occl_pool_comm_remove(struct occl_pool *pool, uint32_t comm);
 int occl_pool_request(struct occl_pool *pool, uint32_t comm, uint32_t units, uint64_t user,
                       uint64_t *out_id);
 /* Counter in the upper bits, the issuer's node number in the lower 16. */
-#define OCCL_POOL_TICKET(counter, node) ((uint64_t)(counter) << 16 | ((node) & 0xffffu))
-/* All members have submitted the op. OCCL_E_HANDLE; OCCL_E_INVALID, and nothing changed: another op of
- * the communicator has this ticket. */
+#define OCCL_POOL_TICKET(counter, node) ((uint64_t)(counter) << 16 | ((node)&0xffffu))
+/* All members have submitted the op. OCCL_E_HANDLE; OCCL_E_INVALID, and nothing changed: another op
+ * of the communicator has this ticket. */
 int occl_pool_arrived(struct occl_pool *pool, uint64_t id, uint64_t ticket);
 /* A revocation is finished: credits are withdrawn, what was in flight has landed, contents are
  * spilled. The op waits again. OCCL_E_HANDLE, also when it was not being revoked. */

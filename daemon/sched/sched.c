@@ -199,8 +199,7 @@ static void dequeue(struct occl_sched *s, uint32_t op) {
     if (o->state == OP_BLOCKED) {
         occl_sched_list_remove(s, &q->blocked, link_queue(s, op));
     } else if (o->state == OP_RUNNABLE) {
-        occl_sched_list_remove(s, &jobs_of(s)[o->job].shares[o->op_class].queue,
-                               link_queue(s, op));
+        occl_sched_list_remove(s, &jobs_of(s)[o->job].shares[o->op_class].queue, link_queue(s, op));
         q->runnable--;
         s->stats.runnable--;
     }
@@ -388,8 +387,8 @@ static void set_patience(const struct occl_sched *s, uint32_t op, struct occl_sc
         visit->sticky_ns = clamp_ns(s, service);
         return;
     }
-    visit->patience_ns =
-        is_head(s, op) ? clamp_ns(s, 2 * service * steps) : clamp_ns(s, 2 * service / SHORT_FRACTION);
+    visit->patience_ns = is_head(s, op) ? clamp_ns(s, 2 * service * steps)
+                                        : clamp_ns(s, 2 * service / SHORT_FRACTION);
     visit->sticky_ns = clamp_ns(s, STICKY_FACTOR * service);
     if (visit->sticky_ns < visit->patience_ns)
         visit->sticky_ns = visit->patience_ns;
@@ -418,7 +417,8 @@ static uint32_t decide(struct occl_sched *s, uint64_t now_ns, bool *out_aged) {
     return occl_sched_share_pick(s, top);
 }
 
-bool occl_sched_next(struct occl_sched *sched, uint64_t now_ns, struct occl_sched_visit *out_visit) {
+bool occl_sched_next(struct occl_sched *sched, uint64_t now_ns,
+                     struct occl_sched_visit *out_visit) {
     bool aged;
     uint32_t op = decide(sched, now_ns, &aged);
     if (op == OCCL_SCHED_NONE)
@@ -435,8 +435,7 @@ bool occl_sched_next(struct occl_sched *sched, uint64_t now_ns, struct occl_sche
     set_patience(sched, op, out_visit);
     dequeue(sched, op);
     occl_sched_list_remove(sched, &sched->classes[o->op_class].age, link_age(op));
-    out_visit->slices_max =
-        aged || sched->stats.runnable > 0 ? 1 : sched->config.visit_slices_max;
+    out_visit->slices_max = aged || sched->stats.runnable > 0 ? 1 : sched->config.visit_slices_max;
     o->state = OP_VISITED;
     count_visited(sched, o, 1);
     occl_sched_share_update(sched, o->job, o->op_class);
@@ -497,8 +496,7 @@ int occl_sched_report(struct occl_sched *sched, uint64_t id, const struct occl_s
     o->last_visit_ns = now_ns;
     o->last_visit_no = sched->stats.decisions;
     count_visited(sched, o, (uint32_t)-1);
-    occl_sched_list_insert(sched, &sched->classes[o->op_class].age, link_age(op),
-                           OCCL_SCHED_NONE);
+    occl_sched_list_insert(sched, &sched->classes[o->op_class].age, link_age(op), OCCL_SCHED_NONE);
     if (report->result == OCCL_SCHED_BLOCKED) {
         note_give_up(o, report, now_ns);
         enqueue(sched, op, OP_BLOCKED, false);

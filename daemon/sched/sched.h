@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scheduler of one run slot (a lane, a GPU block, a simulated lane): which of its ops is visited
- * next, with how much patience and for how many slices. Pure: no clock, no thread, no I/O; time is
- * passed in as nanoseconds that never decrease. The README states and proves its bounds.
+/* The scheduler of one run slot (a lane, a GPU block, a simulated lane): which of its ops is
+ * visited next, with how much patience and for how many slices. Pure: no clock, no thread, no I/O;
+ * time is passed in as nanoseconds that never decrease. The README states and proves its bounds.
  *
  *     visit = occl_sched_next(now)         nothing to do: false
  *     run at most visit.slices_max slices; while blocked, keep looking for visit.patience_ns, after
@@ -15,12 +15,12 @@
  * been visited for the ageing period is visited all the same, and so is any op that has not been
  * visited for ageing_attempts decisions (one decision in OCCL_SCHED_AGED_EVERY at most). Inside a
  * class, bytes are shared by deficit round robin between tenants, then between a tenant's jobs; a
- * job's ops take turns. Ops whose last visit was in vain ("blocked") are looked at between visits of
- * runnable ones, OCCL_SCHED_LOOKS at a time, and with patience when nothing is runnable.
+ * job's ops take turns. Ops whose last visit was in vain ("blocked") are looked at between visits
+ * of runnable ones, OCCL_SCHED_LOOKS at a time, and with patience when nothing is runnable.
  *
- * Memory is one block without pointers, allocated at creation: a copy of occl_sched_bytes() bytes is
- * a snapshot. Nothing allocates afterwards. Calls take constant time (next: amortised, each turn of
- * the round robin is paid by bytes charged), but for job_add, which searches the job table, and
+ * Memory is one block without pointers, allocated at creation: a copy of occl_sched_bytes() bytes
+ * is a snapshot. Nothing allocates afterwards. Calls take constant time (next: amortised, each turn
+ * of the round robin is paid by bytes charged), but for job_add, which searches the job table, and
  * set_class, which searches the queue of the new class. */
 #ifndef DAEMON_SCHED_SCHED_H
 #define DAEMON_SCHED_SCHED_H
@@ -42,13 +42,14 @@
 #define OCCL_SCHED_NONE 0xffffffffu
 
 struct occl_sched_config {
-    uint32_t ops_max;  /* ops in the queue at once */
-    uint32_t jobs_max; /* also the largest number of tenants */
-    uint64_t ageing_ns;       /* 0: 10 ms */
-    uint64_t ageing_attempts; /* decisions after which an op is aged, whatever the clock says; 0: 4096 */
-    uint64_t patience_min_ns; /* 0: 200 ns */
-    uint64_t patience_max_ns; /* 0: 50 us; the cap of every look, sticky ones included */
-    uint64_t quantum_bytes;   /* deficit per round and unit of weight; 0: 256 KiB */
+    uint32_t ops_max;   /* ops in the queue at once */
+    uint32_t jobs_max;  /* also the largest number of tenants */
+    uint64_t ageing_ns; /* 0: 10 ms */
+    uint64_t
+        ageing_attempts; /* decisions after which an op is aged, whatever the clock says; 0: 4096 */
+    uint64_t patience_min_ns;  /* 0: 200 ns */
+    uint64_t patience_max_ns;  /* 0: 50 us; the cap of every look, sticky ones included */
+    uint64_t quantum_bytes;    /* deficit per round and unit of weight; 0: 256 KiB */
     uint32_t visit_slices_max; /* slices of one visit when nobody else is runnable; 0: 8 */
 };
 
@@ -78,14 +79,15 @@ int occl_sched_job_remove(struct occl_sched *sched, uint32_t job);
 
 /* ---- ops ---- */
 struct occl_sched_op {
-    uint32_t job;       /* index from job_add */
-    uint32_t op_class;  /* 0..3 */
-    uint64_t user;      /* comes back in the visit */
+    uint32_t job;        /* index from job_add */
+    uint32_t op_class;   /* 0..3 */
+    uint64_t user;       /* comes back in the visit */
     uint64_t cost_bytes; /* traffic of the op, a hint, 0: unknown. An op below a quarter of a slice
                             starts in front of its job's queue */
 };
-/* Adds a runnable op. It counts as visited now, so that arrivals cannot starve anybody. *out_id is its handle (with a generation: a stale one is refused).
- * OCCL_E_INVALID, OCCL_E_QUOTA (ops_max). */
+/* Adds a runnable op. It counts as visited now, so that arrivals cannot starve anybody. *out_id is
+ * its handle (with a generation: a stale one is refused). OCCL_E_INVALID, OCCL_E_QUOTA (ops_max).
+ */
 int occl_sched_add(struct occl_sched *sched, const struct occl_sched_op *op, uint64_t now_ns,
                    uint64_t *out_id);
 /* Removes an op, also one under visit (its report is then ignored). OCCL_E_HANDLE. */
@@ -131,8 +133,8 @@ int occl_sched_report(struct occl_sched *sched, uint64_t id, const struct occl_s
                       uint64_t now_ns);
 
 /* ---- inspection ---- */
-/* The last give-up of an op, for "who waits for whom". since_ns and attempts start again when the op
- * makes progress or waits for something else. */
+/* The last give-up of an op, for "who waits for whom". since_ns and attempts start again when the
+ * op makes progress or waits for something else. */
 struct occl_sched_give_up {
     uint64_t since_ns;
     uint32_t attempts; /* in vain since then; 0: the op does not wait */
@@ -157,7 +159,8 @@ struct occl_sched_stats {
     uint32_t runnable;
 };
 void occl_sched_stats(const struct occl_sched *sched, struct occl_sched_stats *out_stats);
-/* The proved bound on decisions between two visits of one op while the queue holds at most `ops`. */
+/* The proved bound on decisions between two visits of one op while the queue holds at most `ops`.
+ */
 uint64_t occl_sched_gap_bound(const struct occl_sched *sched, uint32_t ops);
 /* Bytes charged to a job since it was added. */
 uint64_t occl_sched_job_bytes(const struct occl_sched *sched, uint32_t job);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of the scheduler: one block of memory that holds the header, the tables and the list links.
- * All references are indices, so that a copy of the block is a snapshot. */
+/* Inside of the scheduler: one block of memory that holds the header, the tables and the list
+ * links. All references are indices, so that a copy of the block is a snapshot. */
 #ifndef DAEMON_SCHED_STATE_H
 #define DAEMON_SCHED_STATE_H
 

@@ -66,8 +66,7 @@ static void take(uint32_t end, const struct occl_fabric_event *e) {
 static void drain(uint32_t end) {
     for (uint32_t quiet = 0; quiet < QUIET_POLLS && pair[end] != NULL; quiet++) {
         struct occl_fabric_event events[8];
-        uint32_t count =
-            harness->ops->poll(pair[end], harness->pass(harness->self), events, 8);
+        uint32_t count = harness->ops->poll(pair[end], harness->pass(harness->self), events, 8);
         for (uint32_t i = 0; i < count; i++)
             take(end, &events[i]);
         quiet = count > 0 ? 0 : quiet;
@@ -98,9 +97,9 @@ static void finish(void) {
 
 static struct occl_fabric_landing open_landing(uint32_t end) {
     struct occl_fabric_landing landing;
-    assert_int_equal(harness->ops->landing_open(pair[end], landing_bytes, SLOTS, SLOT_BYTES, 77,
-                                                &landing),
-                     OCCL_OK);
+    assert_int_equal(
+        harness->ops->landing_open(pair[end], landing_bytes, SLOTS, SLOT_BYTES, 77, &landing),
+        OCCL_OK);
     return landing;
 }
 
@@ -189,7 +188,8 @@ static void control_keeps_its_order(void **state) {
     }
 }
 
-/* Mistake 2 of occl.md 6.5: credits behind data. However much data is in flight, control passes. */
+/* Mistake 2 of daemon/sched/README.md: credits behind data. However much data is in flight, control
+ * passes. */
 static void data_never_hold_up_control(void **state) {
     uint32_t data = 0, status;
     (void)state;
@@ -262,8 +262,10 @@ static void a_closed_landing_is_not_written(void **state) {
                 take(1, &event);
         assert_int_equal(harness->ops->landing_close(pair[1], landing.key), OCCL_OK);
         memcpy(before, landing_bytes, sizeof before);
+        assert_int_equal(post_data(0, landing.key, 0, SLOT_BYTES, 8), OCCL_OK); /* late */
         drain_both();
-        check_sent(8);
+        check_sent(9);
+        assert_int_equal(seen.status[8], OCCL_E_CANCELED);
         assert_memory_equal(before, landing_bytes, sizeof before);
         finish();
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The definition of the fabric contract: the same cases for every backend. A backend's test supplies
- * the harness and runs occl_fabric_conformance. */
+/* The definition of the fabric contract: the same cases for every backend. A backend's test
+ * supplies the harness and runs occl_fabric_conformance. */
 #ifndef TESTS_FABRIC_CONFORMANCE_H
 #define TESTS_FABRIC_CONFORMANCE_H
 

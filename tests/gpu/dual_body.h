@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same small run of the executor for every language: two nodes exchange a ring all-reduce of one
- * element per chunk through one-word connectors. Compiled as C, C++ and CUDA; all digests agree. */
+/* The same small run of the executor for every language: two nodes exchange a ring all-reduce of
+ * one element per chunk through one-word connectors. Compiled as C, C++ and CUDA; all digests
+ * agree. */
 #ifndef TESTS_GPU_DUAL_BODY_H
 #define TESTS_GPU_DUAL_BODY_H
 
@@ -129,8 +130,8 @@ OCCL_DUAL uint64_t dual_digest(void) {
     for (round = 0; round < 32 && done != 3; round++) {
         struct occl_exec_report report;
         n = round % 2;
-        if (occl_exec_run(&world.nodes[n].context, &programs[n], &geometry, &ops, &world.nodes[n], 1,
-                          &report) == OCCL_EXEC_DONE)
+        if (occl_exec_run(&world.nodes[n].context, &programs[n], &geometry, &ops, &world.nodes[n],
+                          1, &report) == OCCL_EXEC_DONE)
             done |= 1u << n;
     }
     if (done != 3)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 // The executor inside a kernel: compiled in the build; where a GPU exists, main() compares the
 // kernel's digest with the host's and prints both.
 #include <cstdio>

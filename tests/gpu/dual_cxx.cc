@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/gpu/dual_cxx.h"
 
 #include "tests/gpu/dual_body.h"

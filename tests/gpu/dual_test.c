@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Step format and executor are one text in three languages: as C (with C++-compatibility warnings as
- * errors) and as C++ they run here and must agree; as CUDA they are compiled by cuda_headers_test. */
+/* Step format and executor are one text in three languages: as C (with C++-compatibility warnings
+ * as errors) and as C++ they run here and must agree; as CUDA they are compiled by
+ * cuda_headers_test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -37,8 +37,8 @@ static void fill_inputs(uint32_t nodes, uint32_t members, uint64_t elements, boo
 }
 
 /* Builds and loads the program of every node; the caller frees them. */
-static void load_all(struct occl_sim_program *programs, struct occl_sim_spec spec, uint64_t elements,
-                     uint64_t slot_bytes) {
+static void load_all(struct occl_sim_program *programs, struct occl_sim_spec spec,
+                     uint64_t elements, uint64_t slot_bytes) {
     uint32_t chunks = spec.shape == OCCL_SIM_RING_ALL_REDUCE ? spec.nodes : spec.chunks;
     struct occl_geometry g = geometry_of(elements, chunks, slot_bytes);
     mesh_start(&mesh, spec.nodes, spec.depth_slots, &g);
@@ -139,7 +139,7 @@ static void chain_and_pair_match_reference(void **state) {
     }
 }
 
-/* occl.md 6.4: fused steps with one slot get stuck alone, with two they do not. */
+/* Fused steps with one slot get stuck alone, with two they do not. */
 static void fused_ring_needs_two_slots(void **state) {
     (void)state;
     for (uint32_t nodes = 2; nodes <= 8; nodes++)
@@ -156,8 +156,8 @@ static void fused_ring_needs_two_slots(void **state) {
         }
 }
 
-/* representation.md 1.9: two ranks that send 8 chunks before they receive 8 need depth 1, 2, 4, 8
- * when a message holds 8, 4, 2, 1 chunks. */
+/* Depth and size of a call belong together: two ranks that send 8 chunks before they receive 8 need
+ * depth 1, 2, 4, 8 when a message holds 8, 4, 2, 1 chunks. */
 static void depth_needed_grows_with_splitting(void **state) {
     (void)state;
     for (uint32_t per_message = 1; per_message <= 8; per_message *= 2)
@@ -279,16 +279,16 @@ static void every_kind_means_what_it_says(void **state) {
     (void)state;
     for (uint32_t kind = 0; kind < OCCL_STEP_KIND_LIMIT; kind++) {
         bool local = kind == OCCL_STEP_SEND || kind == OCCL_STEP_COPY;
-        bool writes = kind != OCCL_STEP_NOP && kind != OCCL_STEP_SEND &&
-                      kind != OCCL_STEP_RECV_REDUCE_SEND;
-        int64_t expected = kind == OCCL_STEP_REDUCE    ? 1102
-                           : local                     ? 102
+        bool writes =
+            kind != OCCL_STEP_NOP && kind != OCCL_STEP_SEND && kind != OCCL_STEP_RECV_REDUCE_SEND;
+        int64_t expected = kind == OCCL_STEP_REDUCE  ? 1102
+                           : local                   ? 102
                            : occl_step_reduces(kind) ? 132
-                                                       : 30;
+                                                     : 30;
         one_step_start(kind);
-        one_step.src_count = kind == OCCL_STEP_REDUCE                  ? 2
+        one_step.src_count = kind == OCCL_STEP_REDUCE           ? 2
                              : local || occl_step_reduces(kind) ? 1
-                                                                       : 0;
+                                                                : 0;
         one_step.src_member_stride = 1;
         one_step.dst_count = writes;
         land_message();
@@ -313,7 +313,8 @@ static void accumulate_takes_the_output_first(void **state) {
     assert_int_equal(mesh.nodes[0].output[0][3], 110);
 }
 
-/* Law 2: a fused step with only one guard true leaves no trace at all; law 1: it returns at once. */
+/* Law 2: a fused step with only one guard true leaves no trace at all; law 1: it returns at once.
+ */
 static void a_slice_is_all_or_nothing(void **state) {
     struct occl_exec_report report;
     struct occl_exec_context before;
@@ -332,6 +333,7 @@ static void a_slice_is_all_or_nothing(void **state) {
     assert_int_equal(mesh.wires[1][0].received, 0);
     assert_int_equal(mesh.nodes[0].output[0][0], 7);
     assert_int_equal(mesh.trace_length, 0);
+    assert_int_equal(mesh.looks, 2); /* each guard once, no waiting inside */
     mesh.wires[0][1].received = 1;
     assert_int_equal(mesh_run(&mesh, 0, 0, 9, &report), OCCL_EXEC_DONE);
     one_step_start(OCCL_STEP_RECV_COPY_SEND);

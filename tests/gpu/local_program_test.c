@@ -57,8 +57,7 @@ static void strands_cover_every_byte_once(void **state) {
             for (uint64_t count = 0; count < 5000000; count = count * 3 + 1) {
                 if (kinds[k] == OCCL_OP_SEND && members != 2)
                     continue;
-                struct occl_local_plan plan =
-                    plan_of(kinds[k], OCCL_DT_FLOAT16, count, members);
+                struct occl_local_plan plan = plan_of(kinds[k], OCCL_DT_FLOAT16, count, members);
                 check_cover(&plan);
             }
 }

@@ -17,16 +17,20 @@ static struct mesh_wire *wire_of(struct mesh_node *node, uint32_t link) {
 
 static int has_data(void *env, uint32_t link, uint64_t message) {
     struct mesh_node *node = (struct mesh_node *)env;
+    node->mesh->looks++;
     return wire_of(node, link)->sent > message;
 }
 
 static int has_room(void *env, uint32_t link, uint64_t message) {
     struct mesh_node *node = (struct mesh_node *)env;
+    node->mesh->looks++;
     return message < wire_of(node, link)->received + node->mesh->depth;
 }
 
 static uint64_t progress_of(void *env, uint32_t strand) {
-    return ((struct mesh_node *)env)->published[strand];
+    struct mesh_node *node = (struct mesh_node *)env;
+    node->mesh->looks++;
+    return node->published[strand];
 }
 
 static int64_t *buffer_of(struct mesh_node *node, uint32_t buffer, uint32_t member) {

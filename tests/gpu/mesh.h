@@ -40,8 +40,9 @@ struct mesh {
     uint32_t node_count;
     uint32_t depth;
     uint64_t moves;
+    uint64_t looks;   /* at guards */
     int refuse_moves; /* > 0: so many moves fail with -1 */
-    char trace[64]; /* order of hooks: m move, s sent, r received, p progress */
+    char trace[64];   /* order of hooks: m move, s sent, r received, p progress */
     uint32_t trace_length;
     struct mesh_node nodes[MESH_NODES_MAX];
     struct mesh_wire wires[MESH_NODES_MAX][MESH_NODES_MAX];

@@ -65,8 +65,8 @@ static int teardown(void **state) {
 static uint32_t job_of(uint64_t job_id, uint64_t tenant_id, uint32_t tenant_weight,
                        uint32_t job_weight) {
     uint32_t job;
-    assert_int_equal(
-        occl_sched_job_add(sched, job_id, tenant_id, tenant_weight, job_weight, &job), OCCL_OK);
+    assert_int_equal(occl_sched_job_add(sched, job_id, tenant_id, tenant_weight, job_weight, &job),
+                     OCCL_OK);
     return job;
 }
 
@@ -125,7 +125,7 @@ static void urgent_class_first(void **state) {
     assert_false(occl_sched_next(sched, now, &v));
 }
 
-/* The rule of DESIGN 3: beside an endless urgent op every bulk op gets a slice per ageing period
+/* Beside an endless urgent op every bulk op gets a slice per ageing period
  * (plus what the bound allows for the decisions in between), and no more than a quarter. */
 static void lower_classes_age(void **state) {
     uint64_t visits[20] = {0}, last[20], decisions = 0, aged = 0;
@@ -158,7 +158,8 @@ static void lower_classes_age(void **state) {
     assert_true(aged * 4 <= decisions + 4);
 }
 
-/* With so many old bulk ops that all are due all the time, the urgent op keeps its three quarters. */
+/* With so many old bulk ops that all are due all the time, the urgent op keeps its three quarters.
+ */
 static void ageing_takes_a_quarter_at_most(void **state) {
     uint32_t urgent = 0;
     (void)state;
@@ -243,7 +244,8 @@ static void outside_work_is_charged(void **state) {
     assert_in_range((lanes + outside) * 1000 / (20000 + outside), 475, 525);
 }
 
-/* A blocked op is looked at between the visits of runnable ones, cheaply, and never in their place. */
+/* A blocked op is looked at between the visits of runnable ones, cheaply, and never in their place.
+ */
 static void blocked_ops_are_looked_at(void **state) {
     uint32_t looks = 0, runs = 0;
     (void)state;

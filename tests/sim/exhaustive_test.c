@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* No order of submission can deadlock: every program of 2 or 3 ranks with up to 3 ops, in every order,
- * with every set of application waits that is not itself a cycle, over 1 to 3 run slots. And the rules
- * that look as if they would do are seen to fail (negative controls). With --full as argument the
- * larger systems are searched too. */
+/* No order of submission can deadlock: every program of 2 or 3 ranks with up to 3 ops, in every
+ * order, with every set of application waits that is not itself a cycle, over 1 to 3 run slots. And
+ * the rules that look as if they would do are seen to fail (negative controls). With --full as
+ * argument the larger systems are searched too. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,8 @@
 
 static bool full;
 
-static const uint8_t ORDERS[6][3] = {{0, 1, 2}, {1, 0, 2}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+static const uint8_t ORDERS[6][3] = {{0, 1, 2}, {1, 0, 2}, {0, 2, 1},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 /* Waits after the second last submission at the latest: bit 0 for the first op before the second
  * submission, bit 1 for the first, bit 2 for the second op before the third. */
 static const uint8_t WAITS[6] = {0, 1, 2, 4, 5, 6};
@@ -206,8 +207,9 @@ static void plain_wound_wait_deadlocks(void **state) {
     assert_true(search_all(system_of(MODEL_WOUND_WAIT, 2, 3, 2), ALL, full ? 1 : 7).deadlocked > 0);
 }
 
-/* occl.md 6.3: without application waits a FIFO window of displacement + 1 suffices and one less
- * never does (mistake 7: a submission ring that feeds a bounded window). */
+/* Without application waits a FIFO window of displacement + 1 suffices and one less
+ * never does (mistake 7 of daemon/sched/README.md: a submission ring that feeds a bounded window).
+ */
 static void window_needs_displacement_plus_one(void **state) {
     (void)state;
     for (uint32_t ranks = 2; ranks <= 3; ranks++)
@@ -223,7 +225,7 @@ static void window_needs_displacement_plus_one(void **state) {
         }
 }
 
-/* Mistake 1 of occl.md 6.5, and its cure: the same wire with credits. */
+/* Mistake 1 of daemon/sched/README.md, and its cure: the same wire with credits. */
 static void uncredited_shared_wire_deadlocks(void **state) {
     struct model_system m = system_of(MODEL_SHARED_WIRE, 2, 2, 1);
     (void)state;

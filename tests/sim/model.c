@@ -29,8 +29,8 @@ struct local_op {
 
 struct state {
     struct local_op ops[MODEL_RANKS_MAX][MODEL_OPS_MAX];
-    uint8_t at[MODEL_RANKS_MAX];         /* script position */
-    uint8_t tickets[MODEL_OPS_MAX];      /* 0: not issued */
+    uint8_t at[MODEL_RANKS_MAX];    /* script position */
+    uint8_t tickets[MODEL_OPS_MAX]; /* 0: not issued */
     uint8_t next_ticket;
     uint8_t wire[MODEL_RANKS_MAX][WIRE_MAX]; /* ops of the messages on the wire out of a rank */
     uint8_t wire_count[MODEL_RANKS_MAX];
@@ -195,8 +195,7 @@ static void assign(const struct search *x, struct state *s, uint32_t rank) {
     switch (x->system->rule) {
     case MODEL_POOL:
         while ((action = occl_pool_step(pool_of(s, rank), &id, &user)) != OCCL_POOL_NONE)
-            s->ops[rank][user].slot =
-                action == OCCL_POOL_GRANT ? SLOT_HOLDING : SLOT_REVOKING;
+            s->ops[rank][user].slot = action == OCCL_POOL_GRANT ? SLOT_HOLDING : SLOT_REVOKING;
         return;
     case MODEL_ESCAPE:
         for (uint32_t i = 0; i < MODEL_SCRIPT_MAX; i++) {
@@ -346,8 +345,8 @@ static void key_of(const struct state *s, struct key *out_key) {
             const struct local_op *op = &s->ops[r][o];
             out_key->progress[r][o] = (uint8_t)op->ring.slices;
             out_key->landed[r][o] = op->landed;
-            out_key->flags[r][o] = (uint8_t)(op->submitted | op->done << 1 | op->slot << 2 |
-                                             op->arrived << 4);
+            out_key->flags[r][o] =
+                (uint8_t)(op->submitted | op->done << 1 | op->slot << 2 | op->arrived << 4);
         }
     memcpy(out_key->at, s->at, sizeof s->at);
     memcpy(out_key->tickets, s->tickets, sizeof s->tickets);
@@ -539,8 +538,7 @@ bool model_scripts_acyclic(const struct model_system *system) {
                     submitted[system->scripts[r].items[i] & 0xf]++;
         for (uint32_t r = 0; r < system->ranks; r++) {
             uint8_t item = at[r] < MODEL_SCRIPT_MAX ? system->scripts[r].items[at[r]] : 0;
-            if (item == 0 ||
-                (item >= MODEL_WAIT(0) && submitted[item & 0xf] < system->ranks))
+            if (item == 0 || (item >= MODEL_WAIT(0) && submitted[item & 0xf] < system->ranks))
                 continue;
             at[r]++;
             moved = true;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explicit-state search over small systems: the real executor and the real pool at 2 or 3 ranks with
- * up to 3 ops, every interleaving of submissions, arrivals, revocations and slices. A system is
- * deadlock-free when from every reachable state the final one can still be reached.
+/* Explicit-state search over small systems: the real executor and the real pool at 2 or 3 ranks
+ * with up to 3 ops, every interleaving of submissions, arrivals, revocations and slices. A system
+ * is deadlock-free when from every reachable state the final one can still be reached.
  *
- * Variants are the rules that must fail (negative controls): the same executor under another rule of
- * who may run. */
+ * Variants are the rules that must fail (negative controls): the same executor under another rule
+ * of who may run. */
 #ifndef TESTS_SIM_MODEL_H
 #define TESTS_SIM_MODEL_H
 
@@ -16,13 +16,13 @@
 #define MODEL_SCRIPT_MAX 8u
 
 enum model_rule {
-    MODEL_POOL = 0,         /* ours: daemon/sched/pool */
-    MODEL_ORDERED = 1,      /* each rank runs its ops strictly in order of submission */
-    MODEL_ESCAPE = 2,       /* slots held for good; one is kept for the smallest pending id */
-    MODEL_WOUND_WAIT = 3,   /* the smallest submitted id takes a slot from the largest */
-    MODEL_FIFO_WINDOW = 4,  /* the first W submitted and incomplete ops run */
-    MODEL_SHARED_WIRE = 5,  /* no slots; one in-order wire of `slots` entries for all ops between two
-                               ranks, sent without a credit for the landing place */
+    MODEL_POOL = 0,        /* ours: daemon/sched/pool */
+    MODEL_ORDERED = 1,     /* each rank runs its ops strictly in order of submission */
+    MODEL_ESCAPE = 2,      /* slots held for good; one is kept for the smallest pending id */
+    MODEL_WOUND_WAIT = 3,  /* the smallest submitted id takes a slot from the largest */
+    MODEL_FIFO_WINDOW = 4, /* the first W submitted and incomplete ops run */
+    MODEL_SHARED_WIRE = 5, /* no slots; one in-order wire of `slots` entries for all ops between two
+                              ranks, sent without a credit for the landing place */
     MODEL_CREDITED_WIRE = 6 /* the same wire, sent only with a credit */
 };
 
@@ -31,7 +31,7 @@ struct model_script {
     uint8_t items[MODEL_SCRIPT_MAX];
 };
 #define MODEL_SUBMIT(op) (uint8_t)(0x10 + (op))
-#define MODEL_WAIT(op)   (uint8_t)(0x20 + (op))
+#define MODEL_WAIT(op) (uint8_t)(0x20 + (op))
 
 struct model_system {
     enum model_rule rule;
@@ -47,10 +47,10 @@ struct model_system {
 
 struct model_result {
     uint32_t states;
-    uint32_t dead;    /* reachable states from which the final one cannot be reached */
-    uint32_t stuck;   /* of these, states that no transition leaves */
-    bool phi_fell;    /* an executed slice was lost */
-    bool complete;    /* false: more states than the search may hold */
+    uint32_t dead;  /* reachable states from which the final one cannot be reached */
+    uint32_t stuck; /* of these, states that no transition leaves */
+    bool phi_fell;  /* an executed slice was lost */
+    bool complete;  /* false: more states than the search may hold */
 };
 
 /* Searches. Allocates; aborts without memory. */

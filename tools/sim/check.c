@@ -37,8 +37,7 @@ static void check_op(struct sim_cluster *cluster, const struct sim_node_op *op) 
         if (link->sends)
             continue;
         const struct sim_node_op *peer =
-            cluster->nodes[link->node]
-                .ops[op->op->job * cluster->options.ops + op->op->number];
+            cluster->nodes[link->node].ops[op->op->job * cluster->options.ops + op->op->number];
         uint64_t sent = 0;
         for (uint32_t k = 0; peer != NULL && k < peer->link_count; k++)
             if (peer->links[k].sends && peer->links[k].node == op->node->number)

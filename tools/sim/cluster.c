@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define EVENTS_MAX 20000000u
-#define START_NS   1000000u
+#define START_NS 1000000u
 
 void *sim_allocate(size_t count, size_t bytes) {
     void *memory = calloc(count > 0 ? count : 1, bytes);
@@ -39,8 +39,8 @@ void sim_schedule(struct sim_cluster *cluster, uint64_t at_ns, enum sim_event_ki
     uint32_t at = cluster->event_count++;
     if (at == cluster->event_room) {
         cluster->event_room = cluster->event_room * 2 + 256;
-        cluster->events = (struct sim_event *)realloc(
-            cluster->events, cluster->event_room * sizeof *cluster->events);
+        cluster->events = (struct sim_event *)realloc(cluster->events, cluster->event_room *
+                                                                           sizeof *cluster->events);
         if (cluster->events == NULL)
             abort();
     }

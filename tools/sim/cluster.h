@@ -26,8 +26,8 @@
 #include "tools/sim/seeded.h"
 
 #define SIM_STRANDS_MAX 8u
-#define SIM_LINKS_MAX   8u
-#define SIM_DEPTH_MAX   4u
+#define SIM_LINKS_MAX 8u
+#define SIM_DEPTH_MAX 4u
 
 /* ---- jobs and ops ---- */
 struct sim_op {
@@ -46,7 +46,8 @@ struct sim_op {
 
 struct sim_job {
     uint32_t number;
-    uint32_t first_rank[SIM_NODES_MAX + 1]; /* ranks of node n: first_rank[n] .. first_rank[n+1]-1 */
+    uint32_t
+        first_rank[SIM_NODES_MAX + 1]; /* ranks of node n: first_rank[n] .. first_rank[n+1]-1 */
     struct sim_op *ops;
     struct sim_rank *ranks;
     uint32_t tenant_weight, job_weight;
@@ -64,8 +65,9 @@ struct sim_item {
 /* One op at one rank. */
 struct sim_request {
     int64_t *in, *out;
-    struct occl_record *record; /* NULL: through the ring */
-    uint32_t completions;       /* must end at exactly 1 when submitted */
+    struct occl_record *record; /* NULL: through the ring, or left */
+    uint64_t submitted_ns;
+    uint32_t completions; /* must end at exactly 1 when submitted */
     int32_t status;
     bool submitted;
     bool member;
@@ -79,7 +81,7 @@ struct sim_rank {
     uint64_t stop_at_ns, stop_for_ns, kill_at_ns;
     uint64_t busy_until_ns; /* thinks, or is stopped */
     uint64_t event_ns;      /* of the pending event, UINT64_MAX: none */
-    uint32_t *submitted; /* op numbers in order of submission */
+    uint32_t *submitted;    /* op numbers in order of submission */
     uint32_t submitted_count;
     uint32_t head; /* ordered executor: first of these that is not complete */
     bool dead;
@@ -119,7 +121,7 @@ struct sim_node_op {
     struct sim_node *node;
     enum sim_node_op_state state;
     /* local arrival */
-    uint32_t members; /* on this node */
+    uint32_t members;      /* on this node */
     uint64_t ring_members; /* bit mask of members that arrived through the ring */
     struct occl_record *record;
     uint64_t print;
@@ -176,13 +178,13 @@ struct sim_node {
 
 /* ---- events ---- */
 enum sim_event_kind {
-    SIM_EVENT_RANK = 0,   /* a: job, b: rank: go on */
-    SIM_EVENT_KILL = 1,   /* a: job, b: rank */
-    SIM_EVENT_REAP = 2,   /* the kernel told the daemon that the process ended */
-    SIM_EVENT_DONE = 3,   /* a: job, b: rank, c: op: look whether it is complete */
+    SIM_EVENT_RANK = 0,    /* a: job, b: rank: go on */
+    SIM_EVENT_KILL = 1,    /* a: job, b: rank */
+    SIM_EVENT_REAP = 2,    /* the kernel told the daemon that the process ended */
+    SIM_EVENT_DONE = 3,    /* a: job, b: rank, c: op: look whether it is complete */
     SIM_EVENT_EXECUTE = 4, /* a: job, b: node, c: op: all local members are in the record */
-    SIM_EVENT_RING = 5,   /* a: job, b: rank, c: op: submitted through the ring */
-    SIM_EVENT_LANE = 6    /* a: node */
+    SIM_EVENT_RING = 5,    /* a: job, b: rank, c: op: submitted through the ring */
+    SIM_EVENT_LANE = 6     /* a: node */
 };
 struct sim_event {
     uint64_t at_ns, number;

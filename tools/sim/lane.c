@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lane of a simulated node: the real scheduler decides, the real executor runs, the virtual clock
- * pays. */
+/* The lane of a simulated node: the real scheduler decides, the real executor runs, the virtual
+ * clock pays. */
 #include <string.h>
 
 #include "tools/sim/cluster.h"
 
-#define SLICE_NS         250u /* besides the bytes */
-#define BYTES_PER_NS     8u
-#define SWITCH_NS        100u
-#define VALUES_MAX       1024u /* of a slot: 8192 bytes */
+#define SLICE_NS 250u /* besides the bytes */
+#define BYTES_PER_NS 8u
+#define SWITCH_NS 100u
+#define VALUES_MAX 1024u /* of a slot: 8192 bytes */
 
 /* ---- movers ---- */
 static void reduce_int64(const struct occl_reduce_job *job) {
@@ -116,6 +116,9 @@ static void publish_send(void *env, uint32_t number, uint64_t message, uint64_t 
         sim_broken(op->node->cluster, "credits: job %u op %u sent message %llu with %llu granted",
                    op->op->job, op->op->number, (unsigned long long)message,
                    (unsigned long long)link->limit);
+    if (link->busy[slot])
+        sim_broken(op->node->cluster, "job %u op %u reuses bytes that are being sent", op->op->job,
+                   op->op->number);
     memset(&post, 0, sizeof post);
     post.peer = link->node;
     post.message = OCCL_FABRIC_DATA;
@@ -214,8 +217,7 @@ static bool in_order(const struct sim_node_op *op) {
     for (uint32_t m = 0; m < op->members; m++) {
         uint32_t number = sim_op_member_rank(cluster, op->op, op->node->number, m);
         const struct sim_rank *rank = &cluster->jobs[op->op->job].ranks[number];
-        if (rank->head < rank->submitted_count &&
-            rank->submitted[rank->head] != op->op->number)
+        if (rank->head < rank->submitted_count && rank->submitted[rank->head] != op->op->number)
             return false;
     }
     return true;
@@ -338,17 +340,17 @@ void sim_lane_run(struct sim_node *node) {
 void sim_lane_wake(struct sim_node *node) {
     node->lane.vain_streak = 0;
     schedule(node, node->lane.busy_until_ns > node->cluster->now_ns ? node->lane.busy_until_ns
-                                                                     : node->cluster->now_ns);
+                                                                    : node->cluster->now_ns);
 }
 
 void sim_lane_enqueue(struct sim_node_op *op) {
     struct sim_node *node = op->node;
     struct occl_sched_stats stats;
-    struct occl_sched_op entry = {
-        .job = node->sched_jobs[op->op->job],
-        .op_class = op->op->op_class,
-        .user = (uint64_t)op->op->job * node->cluster->options.ops + op->op->number,
-        .cost_bytes = op->op->signature.count * 8};
+    struct occl_sched_op entry = {.job = node->sched_jobs[op->op->job],
+                                  .op_class = op->op->op_class,
+                                  .user = (uint64_t)op->op->job * node->cluster->options.ops +
+                                          op->op->number,
+                                  .cost_bytes = op->op->signature.count * 8};
     if (occl_sched_add(node->sched, &entry, node->cluster->now_ns, &op->sched_id) != OCCL_OK)
         sim_broken(node->cluster, "scheduler refused job %u op %u", op->op->job, op->op->number);
     op->queued = true;

@@ -6,11 +6,11 @@
 
 #include "tools/sim/cluster.h"
 
-#define WAKE_NS        300u
-#define CONTROL_USER   UINT64_MAX
-#define SENT_UNKNOWN   UINT64_MAX
+#define WAKE_NS 300u
+#define CONTROL_USER UINT64_MAX
+#define SENT_UNKNOWN UINT64_MAX
 #define EVENTS_AT_ONCE 16u
-#define CLOSE_EVENTS   65536u
+#define CLOSE_EVENTS 65536u
 /* More units than ops: nobody ever waits for a slot. */
 #define SLOTS_ENOUGH (SIM_JOBS_MAX * SIM_OPS_MAX)
 
@@ -148,7 +148,8 @@ static void end_members(struct sim_node_op *op, int32_t status) {
     struct occl_place place = occl_place_of(op->op->key, page->records);
     uint32_t now;
     if (op->in_record) {
-        if (status == OCCL_OK && !occl_record_decide(op->record, OCCL_REC_LOCAL, OCCL_REC_DONE, &now))
+        if (status == OCCL_OK &&
+            !occl_record_decide(op->record, OCCL_REC_LOCAL, OCCL_REC_DONE, &now))
             sim_broken(cluster, "record decided twice: job %u op %u", op->op->job, op->op->number);
         occl_record_lane_leave(op->record, op->members);
         op->in_record = false;
@@ -206,8 +207,8 @@ static void grant(struct sim_node_op *op) {
     sim_lane_enqueue(op);
 }
 
-/* A revocation ends when the senders have stopped, what they sent has landed, and nothing of ours is
- * being read any more. What has landed and is not consumed stays in the op's own memory. */
+/* A revocation ends when the senders have stopped, what they sent has landed, and nothing of ours
+ * is being read any more. What has landed and is not consumed stays in the op's own memory. */
 static void try_return(struct sim_node_op *op) {
     if (op->state != SIM_REVOKING || op->posts > 0)
         return;

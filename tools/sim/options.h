@@ -9,8 +9,8 @@
 
 #define SIM_NODES_MAX 16u
 #define SIM_RANKS_MAX 64u
-#define SIM_JOBS_MAX  16u
-#define SIM_OPS_MAX   512u
+#define SIM_JOBS_MAX 16u
+#define SIM_OPS_MAX 512u
 #define SIM_SLOTS_MAX 1024u
 
 enum sim_fault {
@@ -27,8 +27,8 @@ struct sim_options {
     uint32_t ranks; /* of each job */
     uint32_t nodes;
     uint32_t jobs;
-    uint32_t ops;   /* of each job */
-    uint32_t slots; /* pooled run slots of a node; 0: enough for all */
+    uint32_t ops;    /* of each job */
+    uint32_t slots;  /* pooled run slots of a node; 0: enough for all */
     uint32_t faults; /* enum sim_fault */
     bool ordered;    /* negative control: each rank's ops strictly in order of submission */
     bool same_order; /* all ranks submit in the same order */

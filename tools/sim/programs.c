@@ -97,16 +97,14 @@ static void build_ring(struct builder *b) {
     after(add_step(b, OCCL_STEP_SEND, me), local, me);
     for (uint32_t i = 1; i < n; i++) {
         uint32_t chunk = (me + n - i) % n;
-        struct occl_step *step = after(add_step(b,
-                                                i < n - 1 ? OCCL_STEP_RECV_REDUCE_SEND
-                                                          : OCCL_STEP_RECV_REDUCE_COPY_SEND,
-                                                chunk),
-                                       local, chunk);
+        struct occl_step *step = after(
+            add_step(b, i < n - 1 ? OCCL_STEP_RECV_REDUCE_SEND : OCCL_STEP_RECV_REDUCE_COPY_SEND,
+                     chunk),
+            local, chunk);
         step->flags = i == n - 1 ? OCCL_STEP_FINISH : 0;
     }
     for (uint32_t i = 1; i < n; i++)
-        add_step(b, i < n - 1 ? OCCL_STEP_RECV_COPY_SEND : OCCL_STEP_RECV,
-                 (me + 1 + n - i) % n);
+        add_step(b, i < n - 1 ? OCCL_STEP_RECV_COPY_SEND : OCCL_STEP_RECV, (me + 1 + n - i) % n);
     if (b->spec->members > 1) {
         add_strand(b, OCCL_STEP_NONE, OCCL_STEP_NONE);
         for (uint32_t i = 0; i < n; i++)
@@ -115,11 +113,12 @@ static void build_ring(struct builder *b) {
 }
 
 /* Tree: binary, node k has parent (k - 1) / 2 and children 2k + 1, 2k + 2. Stage 1 (up) and stage 2
- * (down) work chunk by chunk; g = iteration x chunks + chunk. Let W = 4 x nodes. Up steps of node k:
- * the one for child j has index g W + 2 (nodes - k) + j. Program order: g grows. Between the two
+ * (down) work chunk by chunk; g = iteration x chunks + chunk. Let W = 4 x nodes. Up steps of node
+ * k: the one for child j has index g W + 2 (nodes - k) + j. Program order: g grows. Between the two
  * children of a node: j grows. Data to the parent (a smaller k): 2 (nodes - k) grows by at least 2.
  * Freed slot: from g to g + depth, which adds at least W, more than the rest can take away. Down
- * steps: index g W + 2 k + j, data lead to larger k. Up leads to down at the root and never back. */
+ * steps: index g W + 2 k + j, data lead to larger k. Up leads to down at the root and never back.
+ */
 struct tree {
     uint32_t children[2];
     uint32_t child_count;
@@ -157,8 +156,8 @@ static uint32_t build_tree_down(struct builder *b, const struct tree *tree) {
     uint32_t final = tree->up_last;
     uint32_t sent = 0;
     if (me != 0) {
-        uint32_t send = tree->child_count > 0 ? add_link(b, tree->children[0], OCCL_LINK_SEND)
-                                              : OCCL_STEP_NONE;
+        uint32_t send =
+            tree->child_count > 0 ? add_link(b, tree->children[0], OCCL_LINK_SEND) : OCCL_STEP_NONE;
         final = add_strand(b, send, add_link(b, (me - 1) / 2, OCCL_LINK_RECV));
         for (uint32_t c = 0; c < chunks; c++)
             add_step(b, tree->child_count > 0 ? OCCL_STEP_RECV_COPY_SEND : OCCL_STEP_RECV, c);
@@ -232,7 +231,8 @@ static void build_pair(struct builder *b) {
         step->src_buffer = OCCL_BUFFER_INPUT;
 }
 
-void occl_sim_program_build(const struct occl_sim_spec *spec, struct occl_sim_program *out_program) {
+void occl_sim_program_build(const struct occl_sim_spec *spec,
+                            struct occl_sim_program *out_program) {
     uint32_t chunks = spec->shape == OCCL_SIM_RING_ALL_REDUCE ? spec->nodes : spec->chunks;
     size_t steps_max = (size_t)STRANDS_MAX * 2 * chunks + STRANDS_MAX;
     size_t step_bytes = steps_max * sizeof(struct occl_step);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builders of node programs: what one node does for an op whose members live on several nodes. Local
- * members 0..members-1 are combined by strands of their own, one exchange runs between the nodes,
- * and the result is distributed to the local members.
+/* Builders of node programs: what one node does for an op whose members live on several nodes.
+ * Local members 0..members-1 are combined by strands of their own, one exchange runs between the
+ * nodes, and the result is distributed to the local members.
  *
  * Next to each builder stands the index function that proves assumption A (run alone, it cannot get
- * stuck): a number for each step such that every dependency leads from a smaller to a larger number.
- * Dependencies are program order, (strand, step) dependencies, message k sent -> message k received,
- * and the freed slot: message k received -> message k + depth sent. */
+ * stuck): a number for each step such that every dependency leads from a smaller to a larger
+ * number. Dependencies are program order, (strand, step) dependencies, message k sent -> message k
+ * received, and the freed slot: message k received -> message k + depth sent. */
 #ifndef TOOLS_SIM_PROGRAMS_H
 #define TOOLS_SIM_PROGRAMS_H
 

@@ -2,8 +2,11 @@
 /* A simulated application process: goes through its script, enters arrival records, waits. */
 #include "tools/sim/cluster.h"
 
-#define DOORBELL_NS  500u
+#define DOORBELL_NS 500u
 #define THINK_MAX_NS 3000u
+/* The death of a member ends the op at every other member within this time, whatever lanes execute:
+ * report of the exit, one slow and delayed control message, with a wide margin. */
+#define FAILURE_BOUND_NS 20000000u
 
 /* At most one event of a rank is due; an earlier one replaces it. */
 static void go_on_at(struct sim_cluster *cluster, struct sim_rank *rank, uint64_t at_ns) {
@@ -38,8 +41,10 @@ static void submit(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t 
     struct sim_request *request = &rank->requests[number];
     struct occl_records *page = &cluster->nodes[rank->node].pages[rank->job];
     struct occl_signature signature = op->signature;
-    uint32_t members = sim_op_members(cluster, op, rank->node), line_index = rank->local, now, other;
+    uint32_t members = sim_op_members(cluster, op, rank->node), line_index = rank->local, now,
+             other;
     request->submitted = true;
+    request->submitted_ns = cluster->now_ns;
     rank->submitted[rank->submitted_count++] = number;
     make_buffers(cluster, op, rank);
     if (occl_rec_kind(occl_observe32(&occl_records_header(page)->comm_state)) != OCCL_COMM_LIVE) {
@@ -106,6 +111,11 @@ void sim_rank_complete(struct sim_cluster *cluster, struct sim_rank *rank, uint3
         return;
     }
     request->status = status;
+    uint64_t since = cluster->jobs[rank->job].killed_ns;
+    since = request->submitted_ns > since ? request->submitted_ns : since;
+    if (status != OCCL_OK && cluster->now_ns > since + FAILURE_BOUND_NS)
+        sim_broken(cluster, "late: job %u op %u rank %u learned of the death after %llu us",
+                   rank->job, op, rank->rank, (unsigned long long)(cluster->now_ns - since) / 1000);
     if (status == OCCL_OK)
         sim_check_output(cluster, &cluster->jobs[rank->job].ops[op], rank);
     else if (cluster->jobs[rank->job].dead_rank < 0)
@@ -146,8 +156,8 @@ void sim_rank_go_on(struct sim_cluster *cluster, struct sim_rank *rank) {
         rank->busy_until_ns = cluster->now_ns + seeded_below(&cluster->seeded, THINK_MAX_NS);
         submit(cluster, rank, item.op);
     }
-    go_on_at(cluster, rank, rank->busy_until_ns > cluster->now_ns ? rank->busy_until_ns
-                                                                  : cluster->now_ns);
+    go_on_at(cluster, rank,
+             rank->busy_until_ns > cluster->now_ns ? rank->busy_until_ns : cluster->now_ns);
 }
 
 void sim_rank_kill(struct sim_cluster *cluster, struct sim_rank *rank) {

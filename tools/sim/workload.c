@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the simulated applications do: ops, random orders, random waits without a cycle, and what the
- * right results are. */
+/* What the simulated applications do: ops, random orders, random waits without a cycle, and what
+ * the right results are. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/sim/cluster.h"
 
 #define ELEMENTS_SMALL_MAX 200u
-#define ELEMENTS_LARGE     9000u /* two local strands */
+#define ELEMENTS_LARGE 9000u /* two local strands */
 
 /* ---- values ---- */
 static int64_t base_of(const struct sim_op *op, uint32_t rank) {
@@ -233,8 +233,7 @@ static void make_job(struct sim_cluster *cluster, struct sim_job *job, uint32_t 
 
 void sim_workload_make(struct sim_cluster *cluster) {
     uint32_t *numbers = (uint32_t *)sim_allocate(cluster->options.ops, sizeof *numbers);
-    cluster->jobs =
-        (struct sim_job *)sim_allocate(cluster->options.jobs, sizeof *cluster->jobs);
+    cluster->jobs = (struct sim_job *)sim_allocate(cluster->options.jobs, sizeof *cluster->jobs);
     for (uint32_t j = 0; j < cluster->options.jobs; j++) {
         cluster->jobs[j].number = j;
         make_job(cluster, &cluster->jobs[j], numbers);

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Thousands of simulated clusters. With --full as argument, tens of thousands. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "tools/sim/cluster.h"
+
+static uint32_t scale = 1;
+
+static struct sim_options base(void) {
+    struct sim_options o = {.seed = 1, .seeds = 1, .ranks = 4, .nodes = 2, .jobs = 2, .ops = 12};
+    return o;
+}
+
+/* Seeds of one configuration; the first broken invariant fails the test and names its seed. */
+static struct sim_result sweep(const struct sim_options *options, uint64_t first, uint32_t seeds) {
+    struct sim_result r, sum;
+    memset(&sum, 0, sizeof sum);
+    for (uint64_t seed = first; seed < first + seeds; seed++) {
+        if (!sim_cluster_run(options, seed, &r))
+            fail_msg("seed %llu, %u ranks, %u nodes, %u jobs, %u slots, faults %u: %s",
+                     (unsigned long long)seed, options->ranks, options->nodes, options->jobs,
+                     options->slots, options->faults, r.broken);
+        sum.events += r.events;
+        sum.visits += r.visits;
+        sum.preemptions += r.preemptions;
+        sum.revocations += r.revocations;
+        sum.ring_ops += r.ring_ops;
+    }
+    return sum;
+}
+
+static void any_order_completes(void **state) {
+    uint64_t preemptions = 0, ring_ops = 0;
+    (void)state;
+    for (uint32_t shape = 0; shape < 12; shape++) {
+        struct sim_options o = base();
+        o.nodes = 1 + shape % 6;
+        o.ranks = 2 + shape % 5 * 2;
+        o.jobs = 1 + shape % 3;
+        struct sim_result sum = sweep(&o, 1000 * shape, 100 * scale);
+        preemptions += sum.preemptions;
+        ring_ops += sum.ring_ops;
+    }
+    assert_true(preemptions > 0);
+    assert_true(ring_ops > 0); /* records and the ring were both used */
+}
+
+/* Far fewer run slots than ops, with and without a reserve: the rule of the pool. */
+static void few_slots_suffice(void **state) {
+    uint64_t revocations = 0;
+    (void)state;
+    for (uint32_t slots = 1; slots <= 3; slots++)
+        for (uint32_t nodes = 2; nodes <= 5; nodes++) {
+            struct sim_options o = base();
+            o.slots = slots;
+            o.nodes = nodes;
+            o.ranks = nodes + slots;
+            revocations += sweep(&o, 7000 + 100 * nodes, 60 * scale).revocations;
+        }
+    assert_true(revocations > 0);
+}
+
+static void each_fault_is_survived(void **state) {
+    static const uint32_t faults[] = {SIM_FAULT_DELAY, SIM_FAULT_REORDER, SIM_FAULT_SLOW,
+                                      SIM_FAULT_KILL, SIM_FAULT_STOP};
+    (void)state;
+    for (uint32_t f = 0; f < 5; f++) {
+        struct sim_options o = base();
+        o.faults = faults[f];
+        o.nodes = 2 + f % 3;
+        o.slots = f % 3;
+        (void)sweep(&o, 20000 + 1000 * f, 120 * scale);
+    }
+}
+
+static void all_faults_together(void **state) {
+    struct sim_options o = base();
+    (void)state;
+    o.faults = 31;
+    o.jobs = 4;
+    o.nodes = 4;
+    o.ranks = 6;
+    o.slots = 2;
+    (void)sweep(&o, 30000, 100 * scale);
+    o.nodes = 1;
+    (void)sweep(&o, 31000, 50 * scale);
+}
+
+static void many_ops_at_once(void **state) {
+    struct sim_options o = base();
+    (void)state;
+    o.ops = 161;
+    o.nodes = 3;
+    o.ranks = 6;
+    (void)sweep(&o, 40000, 4 * scale);
+    o.slots = 4;
+    (void)sweep(&o, 41000, 4 * scale);
+}
+
+/* Seeds that once failed. */
+static void once_failing_seeds_hold(void **state) {
+    struct sim_options o = base();
+    (void)state;
+    /* Equal tickets from two issuers: two ops waited for each other. */
+    o.ops = 16;
+    o.slots = 1;
+    o.nodes = 4;
+    (void)sweep(&o, 8, 1);
+}
+
+/* Negative control: the same orders under an executor that serves each rank in order hang; equal
+ * orders complete. */
+static void ordered_executor_hangs(void **state) {
+    struct sim_options o = base();
+    struct sim_result r;
+    uint32_t hung = 0;
+    (void)state;
+    o.ordered = true;
+    for (uint64_t seed = 1; seed <= 50; seed++)
+        if (!sim_cluster_run(&o, seed, &r)) {
+            assert_non_null(strstr(r.broken, "no progress"));
+            hung++;
+        }
+    assert_true(hung >= 45);
+    o.same_order = true;
+    (void)sweep(&o, 1, 50);
+}
+
+static void a_seed_decides_everything(void **state) {
+    struct sim_options o = base();
+    struct sim_result a, b;
+    (void)state;
+    o.faults = 31;
+    o.nodes = 3;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        assert_true(sim_cluster_run(&o, seed, &a));
+        assert_true(sim_cluster_run(&o, seed, &b));
+        assert_memory_equal(&a, &b, sizeof a);
+    }
+}
+
+/* ---- command line ---- */
+static void refuse(const char *first, const char *second, const char *part) {
+    char message[200] = "", word_a[40], word_b[40] = "";
+    char *argv[2] = {word_a, word_b};
+    struct sim_options o;
+    strcpy(word_a, first);
+    if (second != NULL)
+        strcpy(word_b, second);
+    assert_false(sim_options_parse(second == NULL ? 1 : 2, argv, &o, message, sizeof message));
+    assert_non_null(strstr(message, part));
+}
+
+static void wrong_usage_is_explained(void **state) {
+    (void)state;
+    refuse("--bogus", NULL, "unknown option \"--bogus\"");
+    refuse("--seed", NULL, "a value is missing");
+    refuse("--seed", "-1", "found \"-1\"");
+    refuse("--seed", "12x", "found \"12x\"");
+    refuse("--seed", "99999999999999999999", "expected a number");
+    refuse("--ranks", "65", "1 to 64");
+    refuse("--nodes", "0", "1 to 16");
+    refuse("--jobs", "17", "1 to 16");
+    refuse("--ops", "0", "1 to 512");
+    refuse("--faults", "delay,flood", "found \"flood\"");
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_order_completes),      cmocka_unit_test(few_slots_suffice),
+        cmocka_unit_test(each_fault_is_survived),   cmocka_unit_test(all_faults_together),
+        cmocka_unit_test(many_ops_at_once),         cmocka_unit_test(once_failing_seeds_hold),
+        cmocka_unit_test(ordered_executor_hangs),   cmocka_unit_test(a_seed_decides_everything),
+        cmocka_unit_test(wrong_usage_is_explained),
+    };
+    if (argc > 1 && strcmp(argv[1], "--full") == 0)
+        scale = 10;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
