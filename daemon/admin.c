@@ -59,8 +59,8 @@ const char *occl_admin_text(const struct occl_admin_query *query, const char *ke
 
 bool occl_admin_sees(const struct occl_admin_query *query, const struct occl_job *job) {
     const struct occl_tenant *tenant = job->tenant;
-    if (!query->operator_rights && (tenant->uid != query->asker->uid ||
-                                    tenant->listener != query->asker->listener->index))
+    if (!query->operator_rights &&
+        (tenant->uid != query->asker->uid || tenant->listener != query->asker->listener->index))
         return false;
     if (query->tenant && strcmp(query->tenant, tenant->text) != 0)
         return false;
@@ -162,9 +162,9 @@ static void send_answer(struct occl_admin_query *query, uint64_t request, const 
     char *text = json_dumps(answer, JSON_COMPACT);
     memset(&reply, 0, sizeof reply);
     occl_msg_init(&reply.h, OCCL_MSG_ADMIN_REPLY, request);
-    int status = text ? pack(text, strlen(text), &memfd, &query->detail)
-                      : occl_detail_set(&query->detail, OCCL_E_NO_MEMORY, 0,
-                                        "no memory for the answer");
+    int status =
+        text ? pack(text, strlen(text), &memfd, &query->detail)
+             : occl_detail_set(&query->detail, OCCL_E_NO_MEMORY, 0, "no memory for the answer");
     if (status == OCCL_OK) {
         reply.text_bytes = strlen(text);
         occl_session_send(query->asker, &reply, sizeof reply, &memfd.fd, 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the administration verbs share. Schemas: ADMIN.md. Answers are built on the control
- * loop in one go; every list in them is bounded by a quota or by OCCL_ADMIN_OPS_MAX. */
+/* What the files of the administration verbs share. Schemas: ADMIN.md. Answers are built on the
+ * control loop in one go; every list in them is bounded by a quota or by OCCL_ADMIN_OPS_MAX. */
 #ifndef DAEMON_ADMIN_H
 #define DAEMON_ADMIN_H
 

@@ -23,9 +23,8 @@ static json_t *processes(const struct occl_job *job) {
         occl_admin_put_number(entry, "session_id", session->id >> 16);
         occl_admin_put_number(entry, "pid", (uint64_t)session->pid);
         occl_admin_put_number(entry, "own_pid", session->own_pid);
-        occl_admin_put(entry, "rank_hint", session->rank_hint < 0
-                                               ? json_null()
-                                               : json_integer(session->rank_hint));
+        occl_admin_put(entry, "rank_hint",
+                       session->rank_hint < 0 ? json_null() : json_integer(session->rank_hint));
         occl_admin_put_text(entry, "program", session->program);
         occl_admin_put_number(entry, "uid", session->uid);
         occl_admin_put_text(entry, "process", process_word(session));
@@ -94,7 +93,7 @@ int occl_admin_jobs(struct occl_admin_query *query, json_t *answer) {
     occl_totals_scan(query->daemon, &list);
     if (occl_why_graph_build(query->daemon, &list, &graph) != OCCL_OK)
         graph = (struct occl_wait_graph){&list, 0, NULL, 0};
-    HASH_ITER(in_daemon, query->daemon->tenants, tenant, next) {
+    HASH_ITER (in_daemon, query->daemon->tenants, tenant, next) {
         TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
             if (occl_admin_sees(query, job))
                 (void)json_array_append_new(jobs, job_object(query, job, &graph));
@@ -137,9 +136,9 @@ static json_t *member_object(const struct occl_admin_query *query, const struct 
     occl_admin_put_text(object, "process", process_word(seat->session));
     occl_admin_put(object, "last_op", occl_admin_last_op(&note));
     occl_admin_put(object, "last_activity_age_ns",
-                   note.last_ns ? json_integer((json_int_t)occl_admin_age(query->daemon,
-                                                                          note.last_ns))
-                                : json_null());
+                   note.last_ns
+                       ? json_integer((json_int_t)occl_admin_age(query->daemon, note.last_ns))
+                       : json_null());
     occl_admin_put_number(object, "ops_total", note.ops_done);
     occl_admin_put_number(object, "bytes_total", note.bytes_done);
     occl_admin_put_number(object, "executed_bytes_total", note.bytes_executed);
@@ -190,7 +189,7 @@ int occl_admin_comms(struct occl_admin_query *query, json_t *answer) {
     struct occl_comm *next;
     json_t *comms = json_array();
     occl_totals_scan(query->daemon, &list);
-    HASH_ITER(in_daemon, query->daemon->comms, comm, next) {
+    HASH_ITER (in_daemon, query->daemon->comms, comm, next) {
         if (occl_admin_wants_comm(query, comm))
             (void)json_array_append_new(comms, comm_object(query, comm, &list));
     }
@@ -226,8 +225,8 @@ static json_t *tenant_usage(const struct occl_admin_query *query, struct occl_te
     json_t *jobs = json_array();
     struct occl_job *job;
     TAILQ_FOREACH(job, &tenant->jobs, in_tenant)
-        if (occl_admin_sees(query, job))
-            (void)json_array_append_new(jobs, job_usage(job, list));
+    if (occl_admin_sees(query, job))
+        (void)json_array_append_new(jobs, job_usage(job, list));
     occl_admin_put_number(quota, "sessions", tenant->quota_sessions);
     occl_admin_put_number(quota, "comms", tenant->quota_communicators);
     occl_admin_put_number(quota, "ops", tenant->quota_ops);
@@ -253,7 +252,7 @@ int occl_admin_usage(struct occl_admin_query *query, json_t *answer) {
     struct occl_tenant *next;
     json_t *tenants = json_array();
     occl_totals_scan(query->daemon, &list);
-    HASH_ITER(in_daemon, query->daemon->tenants, tenant, next) {
+    HASH_ITER (in_daemon, query->daemon->tenants, tenant, next) {
         const struct occl_job *first = TAILQ_FIRST(&tenant->jobs);
         bool visible = false;
         for (const struct occl_job *job = first; job; job = TAILQ_NEXT(job, in_tenant))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `set`: changes of jobs, tenants and reloadable settings while they run. Each is logged. */
+/* The verb `set`: changes of jobs, tenants and reloadable settings while they run. Each is logged.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static struct occl_job *find_job(struct change *change) {
     struct occl_job *job;
     struct occl_job *found = NULL;
     uint32_t count = 0;
-    HASH_ITER(in_daemon, change->query->daemon->tenants, tenant, next) {
+    HASH_ITER (in_daemon, change->query->daemon->tenants, tenant, next) {
         TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
             char full[OCCL_TENANT_TEXT_BYTES + OCCL_NAME_BYTES + 2];
             (void)snprintf(full, sizeof full, "%s/%s", tenant->text, job->name);
@@ -112,7 +113,7 @@ static int set_job(struct change *change) {
 static void apply_all(struct occl_tenant *tenant) {
     struct occl_job *job;
     TAILQ_FOREACH(job, &tenant->jobs, in_tenant)
-        occl_tenant_apply(job);
+    occl_tenant_apply(job);
 }
 
 static int set_tenant(struct change *change) {

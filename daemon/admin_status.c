@@ -76,7 +76,7 @@ static void sum_jobs(struct occl_admin_query *query, struct sums *sums) {
     struct occl_tenant *next;
     struct occl_job *job;
     occl_totals_scan(query->daemon, &list);
-    HASH_ITER(in_daemon, query->daemon->tenants, tenant, next) {
+    HASH_ITER (in_daemon, query->daemon->tenants, tenant, next) {
         TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
             struct occl_job_totals totals;
             occl_totals_job(job, &list, &totals);
@@ -154,8 +154,7 @@ int occl_admin_config(struct occl_admin_query *query, json_t *answer) {
 
 /* ---- doctor ---- */
 
-static void add_fact(json_t *list, const char *name, const char *value, bool ok,
-                     const char *hint) {
+static void add_fact(json_t *list, const char *name, const char *value, bool ok, const char *hint) {
     json_t *fact = json_object();
     occl_admin_put_text(fact, "name", name);
     occl_admin_put_text(fact, "value", value);

@@ -94,11 +94,10 @@ static json_t *late_object(struct answer *answer, const struct occl_late_view *v
     occl_admin_put_text(object, "process", view->process);
     occl_admin_put_text(object, "verdict", view->verdict);
     occl_admin_put(object, "last_op", occl_admin_last_op(&view->note));
-    occl_admin_put(
-        object, "last_activity_age_ns",
-        view->last_activity_ns
-            ? json_integer((json_int_t)occl_admin_age(daemon, view->last_activity_ns))
-            : json_null());
+    occl_admin_put(object, "last_activity_age_ns",
+                   view->last_activity_ns
+                       ? json_integer((json_int_t)occl_admin_age(daemon, view->last_activity_ns))
+                       : json_null());
     occl_admin_put_number(object, "ops_total", view->note.ops_done);
     occl_admin_put(object, "waits_in", waits_of(answer, view->session));
     occl_admin_put_text(object, "text", text);
@@ -193,8 +192,8 @@ static void add_cycles(struct answer *answer) {
 static const struct occl_session *by_hint(const struct occl_job *job, uint32_t rank) {
     const struct occl_session *session;
     TAILQ_FOREACH(session, &job->sessions, in_list)
-        if (session->rank_hint == (int32_t)rank)
-            return session;
+    if (session->rank_hint == (int32_t)rank)
+        return session;
     return NULL;
 }
 
@@ -265,7 +264,7 @@ static void add_forming_one(struct answer *answer, const struct occl_rendezvous 
 static void add_forming(struct answer *answer) {
     struct occl_rendezvous *meeting;
     struct occl_rendezvous *next;
-    HASH_ITER(in_daemon, answer->query->daemon->meetings, meeting, next) {
+    HASH_ITER (in_daemon, answer->query->daemon->meetings, meeting, next) {
         if (meeting->waiting && occl_admin_sees(answer->query, meeting->job) &&
             (!answer->query->comm || strcmp(answer->query->comm, meeting->name) == 0))
             add_forming_one(answer, meeting);
@@ -322,7 +321,7 @@ static void add_failures(struct answer *answer) {
     struct occl_tenant *tenant;
     struct occl_tenant *next;
     struct occl_job *job;
-    HASH_ITER(in_daemon, answer->query->daemon->tenants, tenant, next) {
+    HASH_ITER (in_daemon, answer->query->daemon->tenants, tenant, next) {
         TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
             if (!job->failures || !occl_admin_sees(answer->query, job))
                 continue;

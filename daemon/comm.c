@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators: page, seats, members, and how a member leaves. Leaving is local and waits for nobody;
- * the communicator goes with its last seat. */
+/* Communicators: page, seats, members, and how a member leaves. Leaving is local and waits for
+ * nobody; the communicator goes with its last seat. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +30,7 @@ static int make_page(struct occl_comm *comm, struct occl_detail *detail) {
         return status;
     status = occl_memfd_create("occl-comm", header.page_bytes, 0, &comm->memfd, detail);
     if (status == OCCL_OK)
-        status =
-            occl_memfd_map(comm->memfd.fd, header.page_bytes, OCCL_MAP_WRITE, &base, detail);
+        status = occl_memfd_map(comm->memfd.fd, header.page_bytes, OCCL_MAP_WRITE, &base, detail);
     if (status != OCCL_OK) {
         occl_memfd_close(&comm->memfd);
         occl_tenant_uncharge(comm->job->tenant, header.page_bytes);
@@ -119,8 +118,7 @@ static struct occl_comm *new_comm(const struct occl_comm_request *request) {
     if (request->name[0])
         (void)snprintf(comm->name, sizeof comm->name, "%s", request->name);
     else
-        (void)snprintf(comm->name, sizeof comm->name, "comm-%llu",
-                       (unsigned long long)comm->uid);
+        (void)snprintf(comm->name, sizeof comm->name, "comm-%llu", (unsigned long long)comm->uid);
     return comm;
 }
 
@@ -255,7 +253,7 @@ void occl_comm_session_gone(struct occl_session *session) {
     struct occl_seat *seat;
     struct occl_seat *next;
     bool polite = session->cause == OCCL_CAUSE_DETACHED;
-    HASH_ITER(in_session, session->seats, seat, next) {
+    HASH_ITER (in_session, session->seats, seat, next) {
         if (polite)
             leave_politely(seat, "detached");
         else
@@ -270,10 +268,11 @@ static struct occl_seat *seat_or_reply(struct occl_session *session, uint64_t re
                                        uint32_t number) {
     struct occl_seat *seat = occl_comm_seat(session, number);
     if (!seat)
-        occl_session_reply(session, request, OCCL_E_HANDLE,
-                           "communicator number %u: this process has none of that number (destroyed, "
-                           "or never created)",
-                           number);
+        occl_session_reply(
+            session, request, OCCL_E_HANDLE,
+            "communicator number %u: this process has none of that number (destroyed, "
+            "or never created)",
+            number);
     return seat;
 }
 
@@ -325,8 +324,8 @@ void occl_comm_handle_members(struct occl_session *session, const struct occl_ms
     reply.comm = msg->comm;
     reply.first = msg->first;
     reply.ranks = comm->ranks;
-    for (uint32_t rank = msg->first;
-         rank < comm->ranks && reply.members < OCCL_MEMBERS_PER_MESSAGE; rank++) {
+    for (uint32_t rank = msg->first; rank < comm->ranks && reply.members < OCCL_MEMBERS_PER_MESSAGE;
+         rank++) {
         struct occl_member *member = &reply.member[reply.members++];
         *member = comm->seats[rank].who;
         member->state = comm->seats[rank].state != OCCL_SEAT_LIVE;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How communicators end before their members leave, and how every undecided op of one gets its end.
  *
- * Order: state and dead mask in the page (whoever submits from now on learns it), events (so that the
- * text is there when a waiter wakes), records, ring ops. A member that looked at the page just before
- * may still claim a record afterwards; therefore the sweep is repeated by timer, with growing gaps,
- * while members are left.
+ * Order: state and dead mask in the page (whoever submits from now on learns it), events (so that
+ * the text is there when a waiter wakes), records, ring ops. A member that looked at the page just
+ * before may still claim a record afterwards; therefore the sweep is repeated by timer, with
+ * growing gaps, while members are left.
  *
- * A record is decided by one compare-and-swap, here as in the clients, so an op that completed stays
- * complete. Everything read from the page is untrusted: it chooses which record is aborted inside this
- * communicator, nothing else. */
+ * A record is decided by one compare-and-swap, here as in the clients, so an op that completed
+ * stays complete. Everything read from the page is untrusted: it chooses which record is aborted
+ * inside this communicator, nothing else. */
 #include <string.h>
 
 #include "daemon/occld.h"
@@ -59,8 +59,7 @@ static uint32_t needed_and_left(const struct occl_comm *comm, struct occl_record
                                 uint64_t word) {
     if (!is_point_to_point(word)) {
         for (uint32_t rank = 0; rank < comm->ranks; rank++)
-            if ((comm->left_mask >> rank & 1) &&
-                !occl_observe32(&occl_line_at(rec, rank)->ready))
+            if ((comm->left_mask >> rank & 1) && !occl_observe32(&occl_line_at(rec, rank)->ready))
                 return rank;
         return OCCL_RANK_NONE;
     }
@@ -212,7 +211,7 @@ void occl_comm_end(struct occl_comm *comm, enum occl_comm_state state, int statu
 void occl_comm_end_all(struct occl_daemon *daemon) {
     struct occl_comm *comm;
     struct occl_comm *next;
-    HASH_ITER(in_daemon, daemon->comms, comm, next) {
+    HASH_ITER (in_daemon, daemon->comms, comm, next) {
         occl_comm_end(comm, OCCL_COMM_ABORTED, OCCL_E_SHUTTING_DOWN, OCCL_RANK_NONE,
                       "the daemon has shut down");
     }

@@ -52,15 +52,19 @@ static int parse_units(const char *text, const struct unit *units, uint64_t *out
 
 int occl_config_parse_time(const char *text, uint64_t *out_ns) {
     static const struct unit units[] = {
-        {"ns", 1},           {"us", 1000},           {"ms", 1000000}, {"s", 1000000000},
-        {"min", 60000000000}, {"h", 3600000000000ull}, {NULL, 0}};
+        {"ns", 1},         {"us", 1000},         {"ms", 1000000},
+        {"s", 1000000000}, {"min", 60000000000}, {"h", 3600000000000ull},
+        {NULL, 0}};
     return parse_units(text, units, out_ns);
 }
 
 int occl_config_parse_size(const char *text, uint64_t *out_bytes) {
-    static const struct unit units[] = {{"B", 1},           {"KiB", 1ull << 10},
-                                        {"MiB", 1ull << 20}, {"GiB", 1ull << 30},
-                                        {"TiB", 1ull << 40}, {NULL, 0}};
+    static const struct unit units[] = {{"B", 1},
+                                        {"KiB", 1ull << 10},
+                                        {"MiB", 1ull << 20},
+                                        {"GiB", 1ull << 30},
+                                        {"TiB", 1ull << 40},
+                                        {NULL, 0}};
     return parse_units(text, units, out_bytes);
 }
 
@@ -175,8 +179,8 @@ struct reading {
     int status;
 };
 
-/* libinih calls with section, name and value but without the line (that is a build option of it), so
- * the reader below counts. */
+/* libinih calls with section, name and value but without the line (that is a build option of it),
+ * so the reader below counts. */
 static char *read_line(char *out, int bytes, void *stream) {
     struct reading *reading = stream;
     char *line = fgets(out, bytes, reading->file);
@@ -235,9 +239,9 @@ static int load_folder(const char *folder, struct occl_config *config,
     int count = scandir(folder, &names, is_drop_in, alphasort);
     int status = OCCL_OK;
     if (count < 0)
-        return errno == ENOENT ? OCCL_OK
-                               : occl_detail_set(detail, OCCL_E_INVALID, errno,
-                                                 "%s: cannot be read", folder);
+        return errno == ENOENT
+                   ? OCCL_OK
+                   : occl_detail_set(detail, OCCL_E_INVALID, errno, "%s: cannot be read", folder);
     for (int i = 0; i < count; i++) {
         char path[OCCL_CONFIG_ORIGIN_BYTES - 16];
         int length = snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
@@ -272,8 +276,7 @@ static int load_environment(char *const *environment, struct occl_config *config
             char origin[OCCL_NAME_BYTES + 16];
             (void)snprintf(origin, sizeof origin, "environment %.*s", (int)(at - *environment),
                            *environment);
-            int status =
-                occl_config_assign(keys[i].name, at + 1, origin, config, origins, detail);
+            int status = occl_config_assign(keys[i].name, at + 1, origin, config, origins, detail);
             if (status != OCCL_OK)
                 return status;
         }

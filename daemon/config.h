@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings of the daemon. One table (config_keys.c) holds name, type, range, unit, default and help of
- * each key; the flags' help, `occld --check-config`, `occlctl config` and the man page come from it.
+/* Settings of the daemon. One table (config_keys.c) holds name, type, range, unit, default and help
+ * of each key; the flags' help, `occld --check-config`, `occlctl config` and the man page come from
+ * it.
  *
  * Where a value comes from, strongest first: flag; environment OCCL_<KEY>; drop-ins
  * /etc/occl/occld.conf.d/ *.conf (later names win); /etc/occl/occld.conf; /usr/lib/occl/occld.conf;
- * built-in. --config FILE takes the place of the three files. Every file is optional. An unknown key,
- * a wrong type or a value out of range is an error with file and line, never ignored.
+ * built-in. --config FILE takes the place of the three files. Every file is optional. An unknown
+ * key, a wrong type or a value out of range is an error with file and line, never ignored.
  *
- * Files are INI: `key = value`, in no section or in [occld]. Times take ns, us, ms, s, min; sizes take
- * KiB, MiB, GiB, TiB; a plain number is in the key's own unit. */
+ * Files are INI: `key = value`, in no section or in [occld]. Times take ns, us, ms, s, min; sizes
+ * take KiB, MiB, GiB, TiB; a plain number is in the key's own unit. */
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
 
@@ -74,7 +75,7 @@ struct occl_config_key {
     uint32_t place; /* offset in struct occl_config */
     uint32_t text_bytes;
     uint64_t min, max;
-    const char *choices; /* words separated by '|' */
+    const char *choices;  /* words separated by '|' */
     const char *standard; /* built-in value, as it would stand in a file */
     bool reloadable;      /* SIGHUP and `occlctl set` change it while running */
     const char *help;
@@ -99,27 +100,29 @@ struct occl_config_sources {
 struct occl_config_sources occl_config_standard_sources(char *const *environment);
 
 void occl_config_defaults(struct occl_config *config, struct occl_config_origins *origins);
-/* Reads files, then the environment, over what is in *config. Stops at the first error: OCCL_E_INVALID
- * with "FILE:LINE: ..." in detail. On error *config holds a mixture and must not be used. */
+/* Reads files, then the environment, over what is in *config. Stops at the first error:
+ * OCCL_E_INVALID with "FILE:LINE: ..." in detail. On error *config holds a mixture and must not be
+ * used. */
 int occl_config_load(const struct occl_config_sources *sources, struct occl_config *config,
                      struct occl_config_origins *origins, struct occl_detail *detail);
 /* One assignment (flag, `set`). Checks name, type and range. */
 int occl_config_assign(const char *name, const char *value, const char *origin,
                        struct occl_config *config, struct occl_config_origins *origins,
                        struct occl_detail *detail);
-/* What holds between keys: ranges that depend on others, and that what tenants may register fits into
- * memory_limit_bytes. Fills the values whose 0 means "found here" (memory_limit_bytes is the machine's
- * or the cgroup's, found by the caller). */
+/* What holds between keys: ranges that depend on others, and that what tenants may register fits
+ * into memory_limit_bytes. Fills the values whose 0 means "found here" (memory_limit_bytes is the
+ * machine's or the cgroup's, found by the caller). */
 int occl_config_settle(uint64_t machine_bytes, struct occl_config *config,
                        struct occl_detail *detail);
 /* Value of a key as it would stand in a file. */
 void occl_config_print(const struct occl_config_key *key, const struct occl_config *config,
                        char *out_text, uint32_t bytes);
-/* Copies the reloadable keys of `from` with their origins to `to`, except those that a flag or `set`
- * decided; counts in *out_fixed the others that differ. */
-void occl_config_reload(const struct occl_config *from, const struct occl_config_origins *from_origins,
-                        struct occl_config *to, struct occl_config_origins *to_origins,
-                        uint32_t *out_changed, uint32_t *out_fixed);
+/* Copies the reloadable keys of `from` with their origins to `to`, except those that a flag or
+ * `set` decided; counts in *out_fixed the others that differ. */
+void occl_config_reload(const struct occl_config *from,
+                        const struct occl_config_origins *from_origins, struct occl_config *to,
+                        struct occl_config_origins *to_origins, uint32_t *out_changed,
+                        uint32_t *out_fixed);
 
 /* "250ms", "64MiB" or a plain number. OCCL_E_INVALID. */
 int occl_config_parse_time(const char *text, uint64_t *out_ns);

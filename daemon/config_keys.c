@@ -4,20 +4,21 @@
 
 #include "daemon/config.h"
 
-#define AT(member) (uint32_t)offsetof(struct occl_config, member)
+#define AT(member) (uint32_t) offsetof(struct occl_config, member)
 #define ROOM(member) (uint32_t)sizeof(((struct occl_config *)0)->member)
-#define TEXT(name_, default_, reload_, help_)                                                      \
-    {#name_, OCCL_CONFIG_TEXT, AT(name_), ROOM(name_), 0, 0, NULL, default_, reload_, help_}
-#define CHOICE(name_, words_, default_, reload_, help_)                                            \
-    {#name_, OCCL_CONFIG_CHOICE, AT(name_), ROOM(name_), 0, 0, words_, default_, reload_, help_}
-#define NUMBER(name_, min_, max_, default_, reload_, help_)                                        \
-    {#name_, OCCL_CONFIG_NUMBER, AT(name_), 0, min_, max_, NULL, default_, reload_, help_}
-#define TIME(name_, min_, max_, default_, reload_, help_)                                          \
-    {#name_,   OCCL_CONFIG_TIME, AT(name_##_ns), 0,    (min_), (max_), NULL, default_,             \
-     reload_, help_}
-#define SIZE(name_, min_, max_, default_, reload_, help_)                                          \
-    {#name_,   OCCL_CONFIG_SIZE, AT(name_##_bytes), 0,    (min_), (max_), NULL, default_,          \
-     reload_, help_}
+#define TEXT(name_, default_, reload_, help_) \
+    { #name_, OCCL_CONFIG_TEXT, AT(name_), ROOM(name_), 0, 0, NULL, default_, reload_, help_ }
+#define CHOICE(name_, words_, default_, reload_, help_) \
+    { #name_, OCCL_CONFIG_CHOICE, AT(name_), ROOM(name_), 0, 0, words_, default_, reload_, help_ }
+#define NUMBER(name_, min_, max_, default_, reload_, help_) \
+    { #name_, OCCL_CONFIG_NUMBER, AT(name_), 0, min_, max_, NULL, default_, reload_, help_ }
+#define TIME(name_, min_, max_, default_, reload_, help_) \
+    { #name_, OCCL_CONFIG_TIME, AT(name_##_ns), 0, (min_), (max_), NULL, default_, reload_, help_ }
+#define SIZE(name_, min_, max_, default_, reload_, help_)                                        \
+    {                                                                                            \
+#name_, OCCL_CONFIG_SIZE, AT(name_##_bytes), 0, (min_), (max_), NULL, default_, reload_, \
+            help_                                                                                \
+    }
 
 #define MS 1000000ull
 #define SECOND 1000000000ull
@@ -41,8 +42,7 @@ static const struct occl_config_key keys[] = {
            "executor threads; 0: as many as cores in the CPU set, at most 4"),
     TIME(handshake_timeout, 10 * MS, 600 * SECOND, "5s", true,
          "a connection that has not said hello by then is dropped"),
-    TIME(drain_timeout, 0, 24 * HOUR, "30s", true,
-         "how long running ops may go on after SIGTERM"),
+    TIME(drain_timeout, 0, 24 * HOUR, "30s", true, "how long running ops may go on after SIGTERM"),
     TIME(default_timeout, 0, 8760 * HOUR, "0", true,
          "deadline of ops where the communicator sets none; 0: none"),
     TIME(peer_dead, 0, 24 * HOUR, "10s", true,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The composition root: creates the parts, runs rounds, and ends them in order. Ending has two steps:
- * draining (no new work is taken, what runs may finish, bounded by drain_timeout), then the end of
- * every communicator and session. */
+/* The composition root: creates the parts, runs rounds, and ends them in order. Ending has two
+ * steps: draining (no new work is taken, what runs may finish, bounded by drain_timeout), then the
+ * end of every communicator and session. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -27,7 +27,8 @@
 static void lane_fault(void *owner, uint64_t session_id, int status, const char *reason) {
     struct occl_daemon *daemon = owner;
     struct occl_mail mail = {OCCL_MAIL_FAULT, status, session_id, 0, reason};
-    /* A full mailbox: the engine serves the session no more, and says so again on its next doorbell. */
+    /* A full mailbox: the engine serves the session no more, and says so again on its next
+     * doorbell. */
     (void)occl_mailbox_post(daemon->mailbox, &mail);
 }
 
@@ -63,7 +64,7 @@ static void mail_ready(struct occl_watch *watch, uint32_t events) {
         take_mail(daemon, &mail);
     if (!occl_mailbox_lost(daemon->mailbox))
         return;
-    HASH_ITER(in_daemon, daemon->comms, comm, next) {
+    HASH_ITER (in_daemon, daemon->comms, comm, next) {
         occl_comm_notify(comm, ~0ull);
     }
 }
@@ -75,7 +76,7 @@ static void end_everything(struct occl_daemon *daemon) {
     struct occl_session *next;
     occl_rendezvous_refuse_all(daemon);
     occl_comm_end_all(daemon);
-    HASH_ITER(in_daemon, daemon->sessions, session, next) {
+    HASH_ITER (in_daemon, daemon->sessions, session, next) {
         occl_session_end(session, OCCL_CAUSE_SHUTDOWN, "the daemon shuts down");
     }
     daemon->stopping = true;
@@ -112,7 +113,7 @@ static void begin_drain(struct occl_daemon *daemon) {
     daemon->draining = true;
     daemon->drain_deadline_ns = now + daemon->config.drain_timeout_ns;
     occl_rendezvous_refuse_all(daemon);
-    HASH_ITER(in_daemon, daemon->sessions, session, next) {
+    HASH_ITER (in_daemon, daemon->sessions, session, next) {
         if (!session->job)
             continue;
         occl_publish32(&session->page->session_state, OCCL_SESSION_DRAINING);
@@ -238,8 +239,8 @@ static int make_engine(struct occl_daemon *daemon, struct occl_detail *detail) {
         (struct occl_watch){occl_mailbox_fd(daemon->mailbox), mail_ready, daemon, 0};
     if (occl_loop_watch_add(daemon->loop, &daemon->mailbox_watch, OCCL_LOOP_READABLE) != OCCL_OK)
         return occl_detail_set(detail, OCCL_E_NO_MEMORY, 0, "the mailbox cannot be watched");
-    int status = occl_engine_create(&config, daemon->clock, daemon->log, &events, daemon,
-                                    &daemon->engine);
+    int status =
+        occl_engine_create(&config, daemon->clock, daemon->log, &events, daemon, &daemon->engine);
     if (status != OCCL_OK)
         return occl_detail_set(detail, status, errno, "the engine with %u lanes cannot be started",
                                daemon->lanes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One received datagram: is it what the protocol allows now, and whose is it? The datagram lies in the
- * loop's private inbox: nobody changes it any more. */
+/* One received datagram: is it what the protocol allows now, and whose is it? The datagram lies in
+ * the loop's private inbox: nobody changes it any more. */
 #include <string.h>
 
 #include "daemon/occld.h"
@@ -103,8 +103,8 @@ void occl_dispatch(struct occl_session *session, uint32_t bytes, int *fds) {
         return;
     }
     if (header->request == 0 && header->type != OCCL_MSG_DOORBELL) {
-        (void)occl_detail_set(&detail, OCCL_E_PROTOCOL, 0,
-                              "%s: expected a request number, found 0", occl_msg_name(header->type));
+        (void)occl_detail_set(&detail, OCCL_E_PROTOCOL, 0, "%s: expected a request number, found 0",
+                              occl_msg_name(header->type));
         protocol_error(session, 0, &detail);
         return;
     }

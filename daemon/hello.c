@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The handshake: version, names, identity, tenant and job, session page, WELCOME. Every refusal is an
- * answer with a reason, and the connection is closed behind it. */
+/* The handshake: version, names, identity, tenant and job, session page, WELCOME. Every refusal is
+ * an answer with a reason, and the connection is closed behind it. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,11 +20,12 @@ static int negotiate(struct occl_session *session, const struct occl_msg_hello *
                      struct occl_detail *detail) {
     uint32_t version = msg->abi_max < OCCL_ABI_VERSION ? msg->abi_max : OCCL_ABI_VERSION;
     if (msg->abi_min > msg->abi_max || version < msg->abi_min || version < OCCL_ABI_VERSION_MIN)
-        return occl_detail_set(detail, OCCL_E_VERSION, 0,
-                               "the library speaks ABI versions %u to %u, this daemon (occld %s) %u "
-                               "to %u: use a matching pair",
-                               msg->abi_min, msg->abi_max, OCCL_DAEMON_VERSION,
-                               OCCL_ABI_VERSION_MIN, OCCL_ABI_VERSION);
+        return occl_detail_set(
+            detail, OCCL_E_VERSION, 0,
+            "the library speaks ABI versions %u to %u, this daemon (occld %s) %u "
+            "to %u: use a matching pair",
+            msg->abi_min, msg->abi_max, OCCL_DAEMON_VERSION, OCCL_ABI_VERSION_MIN,
+            OCCL_ABI_VERSION);
     session->abi_version = (uint16_t)version;
     return OCCL_OK;
 }
@@ -37,9 +38,9 @@ static int check_names(const struct occl_msg_hello *msg, struct occl_detail *det
         status = occl_name_check(msg->program, sizeof msg->program, "program name", detail);
     /* These two separate the parts of a tenant's text. */
     if (status == OCCL_OK && strpbrk(msg->tag, "@:/"))
-        status = occl_detail_set(detail, OCCL_E_INVALID, 0,
-                                 "tenant tag '%s': '@', ':' and '/' are not allowed in it",
-                                 msg->tag);
+        status =
+            occl_detail_set(detail, OCCL_E_INVALID, 0,
+                            "tenant tag '%s': '@', ':' and '/' are not allowed in it", msg->tag);
     return status;
 }
 
@@ -49,8 +50,8 @@ static int furnish(struct occl_session *session, uint32_t sq_wanted, struct occl
     struct occl_session_shape *shape = &session->shape;
     void *base;
     occl_session_shape_choose(sq_wanted ? sq_wanted : (uint32_t)daemon->config.sq_entries, shape);
-    int status = occl_tenant_charge(session->job->tenant, shape->page_bytes, "a session page",
-                                    detail);
+    int status =
+        occl_tenant_charge(session->job->tenant, shape->page_bytes, "a session page", detail);
     if (status != OCCL_OK) {
         shape->page_bytes = 0;
         return status;
@@ -154,8 +155,7 @@ static void admit_rank(struct occl_session *session, const struct occl_msg_hello
     status = furnish(session, msg->sq_entries, &detail);
     if (status == OCCL_OK && session->pidfd >= 0) {
         session->pidfd_watch.fd = session->pidfd;
-        if (occl_loop_watch_add(daemon->loop, &session->pidfd_watch, OCCL_LOOP_READABLE) !=
-            OCCL_OK)
+        if (occl_loop_watch_add(daemon->loop, &session->pidfd_watch, OCCL_LOOP_READABLE) != OCCL_OK)
             status = occl_detail_set(&detail, OCCL_E_NO_MEMORY, 0, "its process cannot be watched");
     }
     if (status != OCCL_OK) {

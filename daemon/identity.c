@@ -98,7 +98,8 @@ static ssize_t read_file(const char *path, char *out_text, size_t bytes) {
     return got;
 }
 
-/* The process a pidfd names, in our namespace: -1 once it is reaped, 0 outside of it, -2 unknown. */
+/* The process a pidfd names, in our namespace: -1 once it is reaped, 0 outside of it, -2 unknown.
+ */
 static long pidfd_process(int pidfd) {
     char path[64];
     char text[1024];
@@ -158,9 +159,10 @@ int occl_identity_finish(struct occl_session *session, int sent_pidfd, struct oc
     uid_t uid = process_uid(session->pid);
     if (uid != session->uid || !connection_stands(fd) || pidfd_has_exited(pidfd)) {
         close(pidfd);
-        return occl_detail_set(detail, OCCL_E_PROTOCOL, 0,
-                               "process %d: expected uid %u and a standing connection, found uid %u",
-                               (int)session->pid, (unsigned)session->uid, (unsigned)uid);
+        return occl_detail_set(
+            detail, OCCL_E_PROTOCOL, 0,
+            "process %d: expected uid %u and a standing connection, found uid %u",
+            (int)session->pid, (unsigned)session->uid, (unsigned)uid);
     }
     session->pidfd = pidfd;
     return OCCL_OK;
@@ -168,7 +170,8 @@ int occl_identity_finish(struct occl_session *session, int sent_pidfd, struct oc
 
 /* ---- what became of it ---- */
 
-/* Field of /proc/PID/stat counted from 1 as in proc(5); fields before the third are not asked for. */
+/* Field of /proc/PID/stat counted from 1 as in proc(5); fields before the third are not asked for.
+ */
 static const char *stat_field(const char *text, int number) {
     const char *at = strrchr(text, ')');
     for (int i = 2; at && i < number; i++) {

@@ -4,11 +4,11 @@
  * loop. No function here may be called from another thread, except through a descriptor the other
  * thread makes readable.
  *
- * Pace. One round reaps what the kernel reports into a private queue, then calls the handlers of that
- * queue, then those of the due timers, then the caller's turn begins; what the handlers asked of the
- * kernel is handed over in one batch with the next wait. A handler never blocks and never calls
- * occl_loop_run_once. It may add and remove any watch and any timer, its own included: a report
- * about a watch that has been removed is dropped, also if it was reaped before.
+ * Pace. One round reaps what the kernel reports into a private queue, then calls the handlers of
+ * that queue, then those of the due timers, then the caller's turn begins; what the handlers asked
+ * of the kernel is handed over in one batch with the next wait. A handler never blocks and never
+ * calls occl_loop_run_once. It may add and remove any watch and any timer, its own included: a
+ * report about a watch that has been removed is dropped, also if it was reaped before.
  *
  * Readiness is level-triggered on every backend: a handler may leave bytes unread and is called
  * again. The loop never wakes by itself: without watches that become ready and without timers it

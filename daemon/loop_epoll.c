@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loop backend on epoll, for places where io_uring is forbidden (container profiles, sysctl). One-shot
- * so that both backends arm and report in the same way. */
+/* Loop backend on epoll, for places where io_uring is forbidden (container profiles, sysctl).
+ * One-shot so that both backends arm and report in the same way. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>

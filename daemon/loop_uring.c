@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loop backend on io_uring: one poll request per watch and round, so that readiness stays
- * level-triggered (the kernel looks at the descriptor when the request arrives). Requests collect in
- * the submission queue and are handed over together with the next wait: one system call a round. */
+ * level-triggered (the kernel looks at the descriptor when the request arrives). Requests collect
+ * in the submission queue and are handed over together with the next wait: one system call a round.
+ */
 #include <errno.h>
 #include <liburing.h>
 #include <poll.h>
@@ -19,8 +20,8 @@ static int uring_open(void **out_state) {
         return -ENOMEM;
     /* One thread submits, and completions are processed only where it waits: no interrupts of other
      * work. Kernels before 6.1 refuse the flags, hence the second try. */
-    int rc = io_uring_queue_init(ENTRIES, ring,
-                                 IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
+    int rc =
+        io_uring_queue_init(ENTRIES, ring, IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
     if (rc == -EINVAL)
         rc = io_uring_queue_init(ENTRIES, ring, 0);
     if (rc < 0) {
@@ -68,8 +69,8 @@ static void uring_disarm(void *state, int fd, uint64_t cookie) {
         return;
     io_uring_prep_poll_remove(sqe, cookie);
     sqe->user_data = COOKIE_NONE;
-    /* The request holds the file open: hand the removal over and let it be carried out now, so that a
-     * peer sees the close that follows. */
+    /* The request holds the file open: hand the removal over and let it be carried out now, so that
+     * a peer sees the close that follows. */
     (void)io_uring_submit_and_get_events(state);
 }
 

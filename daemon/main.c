@@ -140,7 +140,8 @@ static enum occl_log_format log_format(const struct occl_config *config) {
     return OCCL_LOG_FORMAT_TEXT;
 }
 
-static void check_config(const struct occl_config *config, const struct occl_config_origins *origins) {
+static void check_config(const struct occl_config *config,
+                         const struct occl_config_origins *origins) {
     uint32_t count;
     const struct occl_config_key *keys = occl_config_keys(&count);
     for (uint32_t i = 0; i < count; i++) {
@@ -202,11 +203,12 @@ static int run(const struct flags *flags, const struct occl_config_sources *sour
 }
 
 int main(int argc, char **argv, char **envp) {
-    static const char doc[] = "The occl node daemon: performs the collective communication of all "
-                              "jobs of this node.\vStays in the foreground; SIGTERM drains, a second "
-                              "one aborts, SIGHUP reloads the configuration. Every key of the "
-                              "configuration (--keys) may also be given as OCCL_<KEY> in the "
-                              "environment.";
+    static const char doc[] =
+        "The occl node daemon: performs the collective communication of all "
+        "jobs of this node.\vStays in the foreground; SIGTERM drains, a second "
+        "one aborts, SIGHUP reloads the configuration. Every key of the "
+        "configuration (--keys) may also be given as OCCL_<KEY> in the "
+        "environment.";
     const struct argp argp = {options, parse_flag, NULL, doc, NULL, NULL, NULL};
     struct flags flags = {0};
     struct occl_config_sources sources = occl_config_standard_sources(envp);

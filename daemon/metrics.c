@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The metrics file: Prometheus text, written under a temporary name and renamed, so that a reader never
- * sees half of one. Rewritten by a timer that runs while processes are attached, and once more when the
- * last has gone: an idle daemon writes nothing and stale jobs vanish. */
+/* The metrics file: Prometheus text, written under a temporary name and renamed, so that a reader
+ * never sees half of one. Rewritten by a timer that runs while processes are attached, and once
+ * more when the last has gone: an idle daemon writes nothing and stale jobs vanish. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +140,7 @@ static uint32_t gather(struct occl_daemon *daemon, struct row *rows, uint32_t ro
     struct occl_job *job;
     uint32_t count = 0;
     occl_totals_scan(daemon, &list);
-    HASH_ITER(in_daemon, daemon->tenants, tenant, next) {
+    HASH_ITER (in_daemon, daemon->tenants, tenant, next) {
         TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
             if (count == room)
                 break;

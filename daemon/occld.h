@@ -11,13 +11,14 @@
  *    |       +- sessions        attached processes: socket, pidfd, session page, send queue
  *    |       +- regions         sealed memfds by job-wide number; owned by one session
  *    |       +- communicators   page, seats[rank] -> session; splits under way
- *    +- rendezvous              by secret of the unique id; the waiting ones and, for a while, used ones
+ *    +- rendezvous              by secret of the unique id; the waiting ones and, for a while, used
+ * ones
  *    +- admins                  sessions of role ADMIN: no job
  *    +- ending                  sessions whose end was decided; taken down after the handlers
  *
  * Lives. A tenant and a job live while something is in them; a communicator while a seat is taken;
- * a rendezvous while a waiter is in it or its id must be refused. References go up the tree and from
- * seat to session; a session's end clears every reference to it (session.c lists them). */
+ * a rendezvous while a waiter is in it or its id must be refused. References go up the tree and
+ * from seat to session; a session's end clears every reference to it (session.c lists them). */
 #ifndef DAEMON_OCCLD_H
 #define DAEMON_OCCLD_H
 
@@ -49,7 +50,7 @@ struct occl_listener {
     struct occl_daemon *daemon;
     struct occl_watch watch;
     uint32_t index;
-    bool made_folder; /* remove it again */
+    bool made_folder;       /* remove it again */
     uint64_t device, inode; /* of the socket file: only our own is removed */
     char path[108];
 };
@@ -104,7 +105,7 @@ enum occl_session_cause {
     OCCL_CAUSE_NONE = 0,
     OCCL_CAUSE_DETACHED = 1, /* DETACH: polite */
     OCCL_CAUSE_DIED = 2,     /* the process has exited */
-    OCCL_CAUSE_CLOSED = 3,   /* the socket ended and the process lives: exec, close, finalize lost */
+    OCCL_CAUSE_CLOSED = 3, /* the socket ended and the process lives: exec, close, finalize lost */
     OCCL_CAUSE_PROTOCOL = 4, /* a malformed message */
     OCCL_CAUSE_QUARANTINED = 5,
     OCCL_CAUSE_SLOW = 6, /* does not read its messages */
@@ -201,7 +202,7 @@ struct occl_comm {
     int end_status; /* what incomplete ops end with once state is not LIVE */
     uint32_t about_rank;
     char end_text[OCCL_DETAIL_BYTES];
-    uint64_t left_mask; /* ranks that left politely while the communicator lives */
+    uint64_t left_mask;      /* ranks that left politely while the communicator lives */
     uint64_t left_told_mask; /* of these, whose absence has ended an op: the others were told */
     uint64_t born_ns, ended_ns;
     struct occl_timer sweep_timer;
@@ -280,7 +281,8 @@ struct occl_daemon_options {
     const struct occl_clock *clock;            /* outlives the daemon, as does the log */
     struct occl_log *log;
     bool ordered, private_mode;
-    bool take_signals; /* SIGTERM, SIGINT, SIGHUP by signalfd: block them before any thread starts */
+    bool
+        take_signals; /* SIGTERM, SIGINT, SIGHUP by signalfd: block them before any thread starts */
 };
 /* Loop, engine and listening sockets. On failure nothing is left behind and detail says why. */
 int occl_daemon_create(const struct occl_daemon_options *options, struct occl_daemon **out_daemon,
@@ -312,7 +314,8 @@ void occl_server_close(struct occl_daemon *daemon);
 int occl_identity_read(struct occl_session *session, struct occl_detail *detail);
 /* Looks the operator group up. At start and reload only: name services may block. */
 void occl_identity_find_operators(struct occl_daemon *daemon);
-/* Takes a pidfd the client sent (-1: none) and makes sure that it names the peer; else opens one. */
+/* Takes a pidfd the client sent (-1: none) and makes sure that it names the peer; else opens one.
+ */
 int occl_identity_finish(struct occl_session *session, int sent_pidfd, struct occl_detail *detail);
 bool occl_identity_is_operator(const struct occl_session *session);
 /* How the process ended, as far as the kernel tells; "cause unknown" otherwise. */
@@ -347,12 +350,13 @@ void occl_session_reap(struct occl_daemon *daemon);
 struct occl_session *occl_session_find(struct occl_daemon *daemon, uint64_t id);
 
 /* ---- session_send.c ---- */
-/* Queues or sends; never blocks. A client that does not read is ended. msg begins with a header, whose
- * version is filled in; fds stay the caller's and are duplicated when the message must wait. */
+/* Queues or sends; never blocks. A client that does not read is ended. msg begins with a header,
+ * whose version is filled in; fds stay the caller's and are duplicated when the message must wait.
+ */
 void occl_session_send(struct occl_session *session, void *msg, uint32_t bytes, const int *fds,
                        uint32_t fd_count);
-void occl_session_reply(struct occl_session *session, uint64_t request, int status,
-                        const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void occl_session_reply(struct occl_session *session, uint64_t request, int status, const char *fmt,
+                        ...) __attribute__((format(printf, 4, 5)));
 void occl_session_reply_detail(struct occl_session *session, uint64_t request,
                                const struct occl_detail *detail);
 void occl_session_event(struct occl_session *session, enum occl_event_kind kind, uint32_t number,
@@ -365,7 +369,8 @@ void occl_hello_handle(struct occl_session *session, const struct occl_msg_hello
 void occl_dispatch(struct occl_session *session, uint32_t bytes, int *fds);
 
 /* ---- region.c ---- */
-void occl_region_handle_alloc(struct occl_session *session, const struct occl_msg_region_alloc *msg);
+void occl_region_handle_alloc(struct occl_session *session,
+                              const struct occl_msg_region_alloc *msg);
 void occl_region_handle_map(struct occl_session *session, const struct occl_msg_region_map *msg);
 void occl_region_handle_free(struct occl_session *session, const struct occl_msg_region_map *msg);
 void occl_region_session_gone(struct occl_session *session);
@@ -403,7 +408,8 @@ struct occl_seat *occl_comm_seat(struct occl_session *session, uint32_t number);
 void occl_comm_session_gone(struct occl_session *session);
 
 /* ---- comm_fail.c: the end of communicators ---- */
-/* State and dead mask in the page, then records, then ring ops, then events. The first end counts. */
+/* State and dead mask in the page, then records, then ring ops, then events. The first end counts.
+ */
 void occl_comm_end(struct occl_comm *comm, enum occl_comm_state state, int status,
                    uint32_t about_rank, const char *text);
 /* A member will execute nothing any more. */
@@ -424,11 +430,11 @@ struct occl_op_view {
     struct occl_signature signature;
     uint64_t members_mask; /* ranks that the op needs */
     uint64_t arrived_mask;
-    uint64_t waiting_mask; /* arrived, and a thread of theirs sleeps or wants to be woken */
-    uint64_t since_ns;     /* monotonic; first submission */
+    uint64_t waiting_mask;     /* arrived, and a thread of theirs sleeps or wants to be woken */
+    uint64_t since_ns;         /* monotonic; first submission */
     uint64_t waiting_since_ns; /* latest time at which a waiting member began to wait; 0: unknown */
     uint32_t preemptions, attempts, strands, strands_done;
-    uint8_t state; /* 0 waiting for members, 1 runnable, 2 running */
+    uint8_t state;  /* 0 waiting for members, 1 runnable, 2 running */
     bool in_record; /* else it is the engine's */
 };
 struct occl_op_list {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is not complete: undecided records of the communicator pages, and the engine's ops. Each field of
- * a page is read once into a local copy; ranks, masks and times made of them are bounded, so a scribbled
- * page can only make its own job's picture wrong. */
-#include <stdlib.h>
+/* What is not complete: undecided records of the communicator pages, and the engine's ops. Each
+ * field of a page is read once into a local copy; ranks, masks and times made of them are bounded,
+ * so a scribbled page can only make its own job's picture wrong. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/occld.h"
@@ -91,8 +91,8 @@ static void take_times(const struct occl_comm *comm, struct occl_line *line, uin
     uint64_t now = occl_loop_now_ns(daemon->loop);
     uint64_t first = submitted ? submitted : waits;
     uint64_t since = first ? occl_ticks_to_ns(&daemon->scale, first) : now;
-    bool waiting = waits || occl_peek32(&line->notify) != 0 ||
-                   occl_peek32(&line->ready) == OCCL_LINE_BLOCKED;
+    bool waiting =
+        waits || occl_peek32(&line->notify) != 0 || occl_peek32(&line->ready) == OCCL_LINE_BLOCKED;
     if (op->since_ns == 0 || since < op->since_ns)
         op->since_ns = since;
     if (!waiting)
@@ -129,8 +129,8 @@ static void scan_record(struct occl_comm *comm, struct occl_record *rec,
             op.key = (struct occl_op_key){occl_peek32(&line->peers), occl_peek32(&line->tag),
                                           occl_peek32(&line->instance)};
             op.signature = occl_line_signature(line);
-            op.members_mask = op.key.peers == OCCL_PEERS_ALL ? all_ranks(comm)
-                                                             : pair_mask(comm, op.key.peers);
+            op.members_mask =
+                op.key.peers == OCCL_PEERS_ALL ? all_ranks(comm) : pair_mask(comm, op.key.peers);
             if (op.key.peers != OCCL_PEERS_ALL && lines > 2)
                 lines = 2;
             first = false;

@@ -122,8 +122,8 @@ static uint64_t cgroup_limit(void) {
 uint64_t occl_placement_memory_bytes(void) {
     long pages = sysconf(_SC_PHYS_PAGES);
     long page_bytes = sysconf(_SC_PAGESIZE);
-    uint64_t machine = pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes
-                                                   : 1ull << 30;
+    uint64_t machine =
+        pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 1ull << 30;
     uint64_t limit = cgroup_limit();
     return limit < machine ? limit : machine;
 }

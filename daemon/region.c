@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regions: memory of a job that its processes and the lanes share. The daemon makes and seals the
- * memfd, charges it, and never touches its pages: the owner populates it. A region ends when its owner
- * frees it or ends; then lanes forget it, those who mapped it are told to unmap, and its pages are
- * given back at once by a hole, so that a peer which keeps its mapping keeps nothing of ours (huge
- * pages are spared the hole: a later touch there would be a bus error in an innocent peer). */
+ * memfd, charges it, and never touches its pages: the owner populates it. A region ends when its
+ * owner frees it or ends; then lanes forget it, those who mapped it are told to unmap, and its
+ * pages are given back at once by a hole, so that a peer which keeps its mapping keeps nothing of
+ * ours (huge pages are spared the hole: a later touch there would be a bus error in an innocent
+ * peer). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,8 +103,8 @@ void occl_region_handle_alloc(struct occl_session *session,
     region->job = job;
     region->owner = session;
     region->number = ++job->next_region;
-    int status = furnish(region, bytes, msg->flags & OCCL_REGION_HUGE ? OCCL_MEMFD_HUGE : 0,
-                         &detail);
+    int status =
+        furnish(region, bytes, msg->flags & OCCL_REGION_HUGE ? OCCL_MEMFD_HUGE : 0, &detail);
     if (status != OCCL_OK) {
         free(region);
         occl_session_reply_detail(session, request, &detail);
@@ -140,8 +141,8 @@ void occl_region_handle_map(struct occl_session *session, const struct occl_msg_
         return;
     }
     if (region->owner != session && !add_mapper(region, session->id)) {
-        occl_session_reply(session, msg->h.request, OCCL_E_NO_MEMORY, "no memory to share region %u",
-                           msg->region);
+        occl_session_reply(session, msg->h.request, OCCL_E_NO_MEMORY,
+                           "no memory to share region %u", msg->region);
         return;
     }
     send_region(session, msg->h.request, region);
@@ -200,7 +201,7 @@ void occl_region_handle_free(struct occl_session *session, const struct occl_msg
 void occl_region_session_gone(struct occl_session *session) {
     struct occl_region *region;
     struct occl_region *next;
-    HASH_ITER(in_job, session->job->regions, region, next) {
+    HASH_ITER (in_job, session->job->regions, region, next) {
         if (region->owner == session)
             end_region(region);
     }

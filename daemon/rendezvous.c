@@ -2,9 +2,9 @@
 /* How the processes of a communicator find each other: by the 128-bit secret of the unique id. The
  * first that comes fixes size and job; the communicator is made when the last rank comes.
  *
- * An id names one communicator, once. A rendezvous that failed (time-out, death, disagreement) stays
- * known for a while, so that a rank that comes too late is told why at once instead of waiting for
- * ranks that have given up. */
+ * An id names one communicator, once. A rendezvous that failed (time-out, death, disagreement)
+ * stays known for a while, so that a rank that comes too late is told why at once instead of
+ * waiting for ranks that have given up. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void retire(struct occl_daemon *daemon, struct occl_rendezvous *meeting) 
     meeting->waiting = false;
     if (HASH_CNT(in_daemon, daemon->meetings) <= USED_MAX)
         return;
-    HASH_ITER(in_daemon, daemon->meetings, other, next) {
+    HASH_ITER (in_daemon, daemon->meetings, other, next) {
         if (!other->waiting && other != meeting) {
             destroy(daemon, other);
             return;
@@ -79,10 +79,11 @@ static void timed_out(struct occl_timer *timer) {
     char text[OCCL_DETAIL_BYTES];
     uint64_t all = meeting->ranks == 64 ? ~0ull : (1ull << meeting->ranks) - 1;
     occl_opview_ranges(all & ~occl_rendezvous_arrived_mask(meeting), ranks, sizeof ranks);
-    (void)snprintf(text, sizeof text,
-                   "communicator %s: time-out while it was created; of %u ranks these have not come: "
-                   "%s",
-                   meeting->name, meeting->ranks, ranks);
+    (void)snprintf(
+        text, sizeof text,
+        "communicator %s: time-out while it was created; of %u ranks these have not come: "
+        "%s",
+        meeting->name, meeting->ranks, ranks);
     fail(daemon, meeting, OCCL_E_TIMEOUT, text);
 }
 
@@ -106,9 +107,8 @@ static int check_request(const struct occl_msg_comm_create *msg, struct occl_det
     return occl_name_check(msg->name, sizeof msg->name, "communicator name", detail);
 }
 
-static struct occl_rendezvous *start(struct occl_session *session,
-                                     const struct occl_msg_comm_create *msg,
-                                     const uint8_t *secret) {
+static struct occl_rendezvous *
+start(struct occl_session *session, const struct occl_msg_comm_create *msg, const uint8_t *secret) {
     struct occl_rendezvous *meeting = calloc(1, sizeof *meeting);
     struct occl_waiter_seat *waiters = calloc(msg->ranks, sizeof *waiters);
     if (!meeting || !waiters) {
@@ -132,17 +132,18 @@ static struct occl_rendezvous *start(struct occl_session *session,
     return meeting;
 }
 
-/* May this process join what is there? Disagreement about the communicator ends it for all; a process
- * that claims a rank that is taken is refused alone. */
+/* May this process join what is there? Disagreement about the communicator ends it for all; a
+ * process that claims a rank that is taken is refused alone. */
 static int admit(struct occl_session *session, const struct occl_msg_comm_create *msg,
                  struct occl_rendezvous *meeting, struct occl_detail *detail) {
     if (meeting->job != session->job)
-        return occl_detail_set(detail, OCCL_E_PERMISSION, 0,
-                               "unique id: it belongs to a communicator of another job; this process "
-                               "is of job %s of tenant %s, expected job %s",
-                               session->job->name, session->job->tenant->text,
-                               meeting->job->tenant == session->job->tenant ? meeting->job->name
-                                                                            : "of another tenant");
+        return occl_detail_set(
+            detail, OCCL_E_PERMISSION, 0,
+            "unique id: it belongs to a communicator of another job; this process "
+            "is of job %s of tenant %s, expected job %s",
+            session->job->name, session->job->tenant->text,
+            meeting->job->tenant == session->job->tenant ? meeting->job->name
+                                                         : "of another tenant");
     if (!meeting->waiting && meeting->status == OCCL_OK)
         return occl_detail_set(detail, OCCL_E_BUSY, 0,
                                "unique id: used before, for communicator %s; make a new one",
@@ -153,8 +154,8 @@ static int admit(struct occl_session *session, const struct occl_msg_comm_create
         char text[OCCL_DETAIL_BYTES];
         (void)snprintf(text, sizeof text,
                        "communicator %s: rank %u (pid %d) says %u ranks, rank %u said %u",
-                       meeting->name, msg->rank, (int)session->pid, msg->ranks,
-                       meeting->first_rank, meeting->ranks);
+                       meeting->name, msg->rank, (int)session->pid, msg->ranks, meeting->first_rank,
+                       meeting->ranks);
         fail(session->daemon, meeting, OCCL_E_MISMATCH, text);
         return occl_detail_set(detail, OCCL_E_MISMATCH, 0, "%s", text);
     }
@@ -162,8 +163,7 @@ static int admit(struct occl_session *session, const struct occl_msg_comm_create
     if (holder)
         return occl_detail_set(detail, OCCL_E_BUSY, 0,
                                "communicator %s: rank %u is taken by process %d%s", meeting->name,
-                               msg->rank, (int)holder->pid,
-                               holder == session ? " (this one)" : "");
+                               msg->rank, (int)holder->pid, holder == session ? " (this one)" : "");
     return OCCL_OK;
 }
 
@@ -193,8 +193,7 @@ static void complete(struct occl_daemon *daemon, struct occl_rendezvous *meeting
 static void arm_timer(struct occl_daemon *daemon, struct occl_rendezvous *meeting,
                       uint64_t timeout_ns) {
     uint64_t due;
-    if (timeout_ns == 0 ||
-        __builtin_add_overflow(occl_loop_now_ns(daemon->loop), timeout_ns, &due))
+    if (timeout_ns == 0 || __builtin_add_overflow(occl_loop_now_ns(daemon->loop), timeout_ns, &due))
         return;
     /* The shortest patience of all counts: whoever gives up ends it for all. */
     if (meeting->timer.place && meeting->timer.due_ns <= due)
@@ -244,7 +243,7 @@ void occl_rendezvous_session_gone(struct occl_session *session) {
     struct occl_rendezvous *next;
     if (session->meetings == 0)
         return;
-    HASH_ITER(in_daemon, daemon->meetings, meeting, next) {
+    HASH_ITER (in_daemon, daemon->meetings, meeting, next) {
         uint32_t rank = meeting->ranks;
         for (uint32_t i = 0; meeting->waiting && i < meeting->ranks; i++) {
             if (meeting->waiters[i].session == session) {
@@ -266,7 +265,7 @@ void occl_rendezvous_job_gone(struct occl_job *job) {
     struct occl_daemon *daemon = job->tenant->daemon;
     struct occl_rendezvous *meeting;
     struct occl_rendezvous *next;
-    HASH_ITER(in_daemon, daemon->meetings, meeting, next) {
+    HASH_ITER (in_daemon, daemon->meetings, meeting, next) {
         if (meeting->job == job)
             destroy(daemon, meeting);
     }
@@ -275,7 +274,7 @@ void occl_rendezvous_job_gone(struct occl_job *job) {
 void occl_rendezvous_refuse_all(struct occl_daemon *daemon) {
     struct occl_rendezvous *meeting;
     struct occl_rendezvous *next;
-    HASH_ITER(in_daemon, daemon->meetings, meeting, next) {
+    HASH_ITER (in_daemon, daemon->meetings, meeting, next) {
         if (meeting->waiting)
             fail(daemon, meeting, OCCL_E_SHUTTING_DOWN, "the daemon is shutting down");
     }
@@ -284,7 +283,7 @@ void occl_rendezvous_refuse_all(struct occl_daemon *daemon) {
 void occl_rendezvous_destroy_all(struct occl_daemon *daemon) {
     struct occl_rendezvous *meeting;
     struct occl_rendezvous *next;
-    HASH_ITER(in_daemon, daemon->meetings, meeting, next) {
+    HASH_ITER (in_daemon, daemon->meetings, meeting, next) {
         destroy(daemon, meeting);
     }
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listening sockets. A socket file of a dead daemon is replaced, one of a live daemon is an error that
- * names its process. While that is decided the folder is locked, so that two daemons which start
- * together do not both find the file stale; the lock is on the folder itself and leaves no file. */
+/* Listening sockets. A socket file of a dead daemon is replaced, one of a live daemon is an error
+ * that names its process. While that is decided the folder is locked, so that two daemons which
+ * start together do not both find the file stale; the lock is on the folder itself and leaves no
+ * file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -82,10 +83,11 @@ static int clear_stale(struct occl_listener *listener, const struct sockaddr_un 
         (void)getsockopt(probe, SOL_SOCKET, SO_PEERCRED, &cred, &bytes);
     close(probe);
     if (rc == 0 || error == EAGAIN)
-        return occl_detail_set(detail, OCCL_E_BUSY, 0,
-                               "%s is in use by process %d (uid %u); stop it or choose another path "
-                               "with --socket",
-                               listener->path, (int)cred.pid, (unsigned)cred.uid);
+        return occl_detail_set(
+            detail, OCCL_E_BUSY, 0,
+            "%s is in use by process %d (uid %u); stop it or choose another path "
+            "with --socket",
+            listener->path, (int)cred.pid, (unsigned)cred.uid);
     if (error == EPROTOTYPE)
         return occl_detail_set(detail, OCCL_E_BUSY, 0,
                                "%s is in use by another kind of program; choose another path with "
@@ -123,8 +125,9 @@ static int bind_and_listen(struct occl_listener *listener, const struct sockaddr
 static void refuse_for_descriptors(struct occl_listener *listener) {
     struct occl_daemon *daemon = listener->daemon;
     struct occl_session *oldest = TAILQ_FIRST(&daemon->strays);
-    OCCL_LOG_WARN(daemon->log, "server", "no descriptor left: connections are refused (limit of "
-                                         "open files)");
+    OCCL_LOG_WARN(daemon->log, "server",
+                  "no descriptor left: connections are refused (limit of "
+                  "open files)");
     daemon->counters.refused_total++;
     if (oldest) {
         occl_session_end(oldest, OCCL_CAUSE_REFUSED, "no descriptor left");
@@ -155,8 +158,7 @@ static void accept_ready(struct occl_watch *watch, uint32_t events) {
     }
 }
 
-static int open_listener(struct occl_daemon *daemon, const char *path,
-                         struct occl_detail *detail) {
+static int open_listener(struct occl_daemon *daemon, const char *path, struct occl_detail *detail) {
     struct sockaddr_un address;
     struct occl_listener *listener = &daemon->listeners[daemon->listener_count];
     int folder = -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Life of a session: accepted, live, ending, gone. Whoever finds a reason to end one calls
- * occl_session_end, which only decides; the tear-down happens after the handlers of the round, so no
- * handler ever holds a session that has vanished.
+ * occl_session_end, which only decides; the tear-down happens after the handlers of the round, so
+ * no handler ever holds a session that has vanished.
  *
  * Who refers to a session, and who clears it in the tear-down, in this order:
  *   rendezvous and splits that it waits in   occl_rendezvous_session_gone, occl_comm_session_gone
@@ -9,7 +9,8 @@
  *   regions that it owns                     occl_region_session_gone
  *   lanes, through its page                  occl_engine_session_remove
  *   job, tenant, daemon tables               occl_tenant_leave, below
- * Ids of it that stay elsewhere (mappers of a region, mail of a lane) are looked up and not found. */
+ * Ids of it that stay elsewhere (mappers of a region, mail of a lane) are looked up and not found.
+ */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -75,8 +76,8 @@ static void socket_ended(struct occl_session *session) {
         struct occl_loop *loop = session->daemon->loop;
         occl_loop_watch_remove(loop, &session->socket_watch);
         session->deadline.fired = exit_grace_over;
-        if (occl_loop_timer_set(loop, &session->deadline,
-                                occl_loop_now_ns(loop) + EXIT_GRACE_NS) != OCCL_OK)
+        if (occl_loop_timer_set(loop, &session->deadline, occl_loop_now_ns(loop) + EXIT_GRACE_NS) !=
+            OCCL_OK)
             end_as_died(session);
         return;
     }
@@ -134,10 +135,11 @@ static void hello_overdue(struct occl_timer *timer) {
     struct occl_daemon *daemon = session->daemon;
     daemon->counters.strays_total++;
     if (!daemon->strays_logged)
-        OCCL_LOG_WARN(daemon->log, "session",
-                      "uid %u process %d connected and did not say hello: dropped (further ones are "
-                      "only counted)",
-                      (unsigned)session->uid, (int)session->pid);
+        OCCL_LOG_WARN(
+            daemon->log, "session",
+            "uid %u process %d connected and did not say hello: dropped (further ones are "
+            "only counted)",
+            (unsigned)session->uid, (int)session->pid);
     daemon->strays_logged = true;
     occl_session_end(session, OCCL_CAUSE_REFUSED, "no hello in time");
 }

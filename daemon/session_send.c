@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages to a client. The socket is tried first; what does not fit waits in a bounded queue with its
- * descriptors duplicated, and the loop watches for room. A client that lets the queue overflow is
- * disconnected: the daemon never waits for it. */
+/* Messages to a client. The socket is tried first; what does not fit waits in a bounded queue with
+ * its descriptors duplicated, and the loop watches for room. A client that lets the queue overflow
+ * is disconnected: the daemon never waits for it. */
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -117,8 +117,8 @@ void occl_session_reply_detail(struct occl_session *session, uint64_t request,
     occl_session_send(session, &reply, sizeof reply, NULL, 0);
 }
 
-void occl_session_reply(struct occl_session *session, uint64_t request, int status,
-                        const char *fmt, ...) {
+void occl_session_reply(struct occl_session *session, uint64_t request, int status, const char *fmt,
+                        ...) {
     struct occl_detail detail;
     va_list args;
     memset(&detail, 0, sizeof detail);

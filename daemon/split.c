@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splitting a communicator: all ranks of the parent call it, each with a color and a key. Calls meet by
- * their sequence number, so several splits of one parent may be under way. Ranks of one color form a
- * communicator, ordered by key, then by rank in the parent. */
+/* Splitting a communicator: all ranks of the parent call it, each with a color and a key. Calls
+ * meet by their sequence number, so several splits of one parent may be under way. Ranks of one
+ * color form a communicator, ordered by key, then by rank in the parent. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,9 +60,10 @@ static void timed_out(struct occl_timer *timer) {
         if (!split->parts[rank].session)
             missing |= 1ull << rank;
     occl_opview_ranges(missing, ranks, sizeof ranks);
-    (void)snprintf(text, sizeof text,
-                   "split %u of communicator %s: time-out; of %u ranks these have not called it: %s",
-                   split->sequence, split->parent->name, split->parent->ranks, ranks);
+    (void)snprintf(
+        text, sizeof text,
+        "split %u of communicator %s: time-out; of %u ranks these have not called it: %s",
+        split->sequence, split->parent->name, split->parent->ranks, ranks);
     fail(split, OCCL_E_TIMEOUT, text);
 }
 
@@ -171,8 +172,8 @@ static int check_request(struct occl_session *session, const struct occl_msg_com
         if (parent->left_mask >> rank & 1)
             return occl_detail_set(detail, OCCL_E_PEER_FAILED, 0,
                                    "communicator %s: rank %u (host %s, pid %u) %s", parent->name,
-                                   rank, parent->seats[rank].who.host,
-                                   parent->seats[rank].who.pid, parent->seats[rank].cause);
+                                   rank, parent->seats[rank].who.host, parent->seats[rank].who.pid,
+                                   parent->seats[rank].cause);
     }
     return occl_name_check(msg->name, sizeof msg->name, "communicator name", detail);
 }

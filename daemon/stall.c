@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds by itself what `why` would answer: waits that last longer than the job's stall interval (one
- * log line, then growing gaps, then a line that it resolved), cycles of application waits (a log line
- * and an event to all concerned within a second), and processes that were killed and do not go away.
+/* Finds by itself what `why` would answer: waits that last longer than the job's stall interval
+ * (one log line, then growing gaps, then a line that it resolved), cycles of application waits (a
+ * log line and an event to all concerned within a second), and processes that were killed and do
+ * not go away.
  *
- * Cost. The scan runs only while there are communicators: every 250 ms while an op waits, every 500 ms
- * otherwise, and never more than a fiftieth of the time. A wait carries the time at which it began,
- * so a cycle that formed between two slow looks is certain at the first: at the latest 750 ms after
- * its last wait began. */
-#include <stdlib.h>
+ * Cost. The scan runs only while there are communicators: every 250 ms while an op waits, every 500
+ * ms otherwise, and never more than a fiftieth of the time. A wait carries the time at which it
+ * began, so a cycle that formed between two slow looks is certain at the first: at the latest 750
+ * ms after its last wait began. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/why.h"
@@ -93,9 +94,9 @@ static void report_stall(struct occl_daemon *daemon, const struct occl_wait_grap
             break;
         named++;
     }
-    OCCL_LOG_WARN(daemon->log, "stall", "job %s communicator %s: %s waits since %.1f s for ranks %s%s",
-                  op->comm->job->name, op->comm->name, name, (double)(now - op->since_ns) / 1e9,
-                  ranks, late);
+    OCCL_LOG_WARN(
+        daemon->log, "stall", "job %s communicator %s: %s waits since %.1f s for ranks %s%s",
+        op->comm->job->name, op->comm->name, name, (double)(now - op->since_ns) / 1e9, ranks, late);
 }
 
 static void look_at_wait(struct occl_daemon *daemon, const struct occl_wait_graph *graph,
@@ -154,8 +155,7 @@ static struct known_cycle *known(struct occl_scan *scan, uint64_t signature) {
     return oldest;
 }
 
-static void report_cycle(struct occl_daemon *daemon, const struct occl_cycle *cycle,
-                         uint64_t now) {
+static void report_cycle(struct occl_daemon *daemon, const struct occl_cycle *cycle, uint64_t now) {
     char text[OCCL_DETAIL_BYTES];
     struct known_cycle *entry = known(daemon->scan, cycle->signature);
     entry->seen_ns = now;
@@ -168,8 +168,8 @@ static void report_cycle(struct occl_daemon *daemon, const struct occl_cycle *cy
         const struct occl_cycle_step *step = &cycle->steps[i];
         const struct occl_seat *seat = &step->op->comm->seats[step->rank];
         const struct occl_seat *next = &step->op->comm->seats[step->waits_for_rank];
-        occl_session_event(step->session, OCCL_EVENT_STALL, seat->number, next->rank,
-                           next->who.pid, OCCL_PENDING, text);
+        occl_session_event(step->session, OCCL_EVENT_STALL, seat->number, next->rank, next->who.pid,
+                           OCCL_PENDING, text);
     }
     entry->next_report_ns = saturating_add(now, entry->gap_ns);
     entry->gap_ns = saturating_add(entry->gap_ns, entry->gap_ns);
@@ -245,7 +245,7 @@ static void scan(struct occl_timer *timer) {
         return;
     occl_totals_scan(daemon, &list);
     bool waits = look(daemon, &list, now);
-    HASH_ITER(in_daemon, daemon->comms, comm, next) {
+    HASH_ITER (in_daemon, daemon->comms, comm, next) {
         settle_stalls(daemon, comm, now);
     }
     occl_opview_free(&list);
@@ -261,8 +261,8 @@ void occl_stall_wake(struct occl_daemon *daemon) {
     struct occl_timer *timer = &daemon->scan->timer;
     if (timer->place)
         return;
-    if (occl_loop_timer_set(daemon->loop, timer,
-                            occl_loop_now_ns(daemon->loop) + GAP_BUSY_NS) != OCCL_OK)
+    if (occl_loop_timer_set(daemon->loop, timer, occl_loop_now_ns(daemon->loop) + GAP_BUSY_NS) !=
+        OCCL_OK)
         OCCL_LOG_ERROR(daemon->log, "stall", "no memory for the scan timer");
 }
 

@@ -10,20 +10,21 @@ int occl_tenant_charge(struct occl_tenant *tenant, uint64_t bytes, const char *w
                        struct occl_detail *detail) {
     struct occl_charge *all = &tenant->daemon->charge;
     if (occl_charge_take(&tenant->charge, bytes) != OCCL_OK)
-        return occl_detail_set(detail, OCCL_E_QUOTA, 0,
-                               "%s of %llu bytes: tenant %s has registered %llu of at most %llu bytes "
-                               "(quota_registered)",
-                               what, (unsigned long long)bytes, tenant->text,
-                               (unsigned long long)tenant->charge.used_bytes,
-                               (unsigned long long)tenant->charge.limit_bytes);
+        return occl_detail_set(
+            detail, OCCL_E_QUOTA, 0,
+            "%s of %llu bytes: tenant %s has registered %llu of at most %llu bytes "
+            "(quota_registered)",
+            what, (unsigned long long)bytes, tenant->text,
+            (unsigned long long)tenant->charge.used_bytes,
+            (unsigned long long)tenant->charge.limit_bytes);
     if (occl_charge_take(all, bytes) != OCCL_OK) {
         occl_charge_give(&tenant->charge, bytes);
-        return occl_detail_set(detail, OCCL_E_QUOTA, 0,
-                               "%s of %llu bytes: all tenants together have registered %llu of at most "
-                               "%llu bytes (registered_max)",
-                               what, (unsigned long long)bytes,
-                               (unsigned long long)all->used_bytes,
-                               (unsigned long long)all->limit_bytes);
+        return occl_detail_set(
+            detail, OCCL_E_QUOTA, 0,
+            "%s of %llu bytes: all tenants together have registered %llu of at most "
+            "%llu bytes (registered_max)",
+            what, (unsigned long long)bytes, (unsigned long long)all->used_bytes,
+            (unsigned long long)all->limit_bytes);
     }
     return OCCL_OK;
 }
@@ -38,8 +39,8 @@ static struct occl_tenant *find_or_make(struct occl_session *session, const char
     struct occl_daemon *daemon = session->daemon;
     struct occl_tenant *tenant;
     char text[OCCL_TENANT_TEXT_BYTES];
-    int length = snprintf(text, sizeof text, "%u%s%s", (unsigned)session->uid, tag[0] ? ":" : "",
-                          tag);
+    int length =
+        snprintf(text, sizeof text, "%u%s%s", (unsigned)session->uid, tag[0] ? ":" : "", tag);
     if (session->listener->index)
         (void)snprintf(text + length, sizeof text - (size_t)length, "@%u",
                        session->listener->index);
@@ -110,9 +111,9 @@ static void tell_rank_sessions(struct occl_daemon *daemon) {
     struct occl_tenant *tenant;
     struct occl_tenant *next;
     struct occl_job *job;
-    HASH_ITER(in_daemon, daemon->tenants, tenant, next) {
+    HASH_ITER (in_daemon, daemon->tenants, tenant, next) {
         TAILQ_FOREACH(job, &tenant->jobs, in_tenant)
-            occl_note32(&job->page->node_ranks, daemon->rank_sessions);
+        occl_note32(&job->page->node_ranks, daemon->rank_sessions);
     }
 }
 
@@ -123,8 +124,8 @@ static int furnish_job(struct occl_job *job, struct occl_detail *detail) {
     int status = occl_tenant_charge(job->tenant, OCCL_PAGE_BYTES, "a job page", detail);
     if (status != OCCL_OK)
         return status;
-    status = occl_memfd_create_one_way("occl-job", sizeof *job->page, &job->page_memfd, &base,
-                                       detail);
+    status =
+        occl_memfd_create_one_way("occl-job", sizeof *job->page, &job->page_memfd, &base, detail);
     if (status != OCCL_OK)
         goto give_charge;
     job->page = base;
@@ -148,8 +149,8 @@ static struct occl_job *job_of(struct occl_tenant *tenant, const char *name,
     struct occl_daemon *daemon = tenant->daemon;
     struct occl_job *job;
     TAILQ_FOREACH(job, &tenant->jobs, in_tenant)
-        if (strcmp(job->name, name) == 0)
-            return job;
+    if (strcmp(job->name, name) == 0)
+        return job;
     job = calloc(1, sizeof *job);
     if (!job) {
         (void)occl_detail_set(detail, OCCL_E_NO_MEMORY, 0, "no memory for a job");

@@ -11,7 +11,7 @@ void occl_totals_scan(struct occl_daemon *daemon, struct occl_op_list *out_list)
     struct occl_comm *comm;
     struct occl_comm *next;
     memset(out_list, 0, sizeof *out_list);
-    HASH_ITER(in_daemon, daemon->comms, comm, next) {
+    HASH_ITER (in_daemon, daemon->comms, comm, next) {
         if (comm->state == OCCL_COMM_LIVE)
             occl_opview_scan_comm(comm, out_list);
     }
@@ -40,7 +40,7 @@ void occl_totals_job(struct occl_job *job, const struct occl_op_list *list,
     out_totals->bytes_done = job->bytes_gone;
     out_totals->bytes_executed = job->executed_gone_bytes;
     TAILQ_FOREACH(comm, &job->comms, in_job)
-        add_notes(comm, out_totals);
+    add_notes(comm, out_totals);
     for (uint32_t i = 0; i < list->count; i++) {
         const struct occl_op_view *op = &list->ops[i];
         if (op->comm->job != job)

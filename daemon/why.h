@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waits for whom: verdicts over the ranks that are missing, cycles of application waits, and the
- * memory of communicators that ended. Control loop only. */
+/* Who waits for whom: verdicts over the ranks that are missing, cycles of application waits, and
+ * the memory of communicators that ended. Control loop only. */
 #ifndef DAEMON_WHY_H
 #define DAEMON_WHY_H
 
@@ -25,9 +25,9 @@ void occl_why_comm_ended(const struct occl_comm *comm);
 void occl_why_member_left(struct occl_comm *comm, uint32_t rank);
 
 /* ---- the wait graph (why_graph.c) ---- */
-/* Processes are nodes. A process is blocked when all its threads that use occl wait, or, as a lesser
- * certainty, when one does. Every op it waits in needs one of its missing members to come; so a set of
- * processes is stuck when each waits only in ops that miss a member of the set. */
+/* Processes are nodes. A process is blocked when all its threads that use occl wait, or, as a
+ * lesser certainty, when one does. Every op it waits in needs one of its missing members to come;
+ * so a set of processes is stuck when each waits only in ops that miss a member of the set. */
 struct occl_wait_node {
     struct occl_session *session;
     bool blocked;       /* it waits in at least one op */
@@ -61,11 +61,11 @@ struct occl_cycle {
     struct occl_cycle_step steps[OCCL_CYCLE_MAX];
     uint32_t count;
     bool definite;
-    uint64_t signature; /* the same for the same waits, whoever comes first */
+    uint64_t signature;        /* the same for the same waits, whoever comes first */
     uint64_t waiting_since_ns; /* when the last of its waits began; 0: unknown */
 };
-/* Finds a cycle through a stuck node that no earlier call has returned; marks its nodes in `seen` (one
- * byte a node). False: none is left. */
+/* Finds a cycle through a stuck node that no earlier call has returned; marks its nodes in `seen`
+ * (one byte a node). False: none is left. */
 bool occl_why_next_cycle(const struct occl_wait_graph *graph, unsigned char *seen,
                          struct occl_cycle *out_cycle);
 void occl_why_cycle_text(const struct occl_cycle *cycle, char *out_text, uint32_t bytes);
@@ -81,8 +81,8 @@ struct occl_late_view {
     uint64_t last_activity_ns; /* monotonic; 0: none known */
     bool culprit;              /* the end of a chain of waits */
 };
-void occl_why_rank(const struct occl_wait_graph *graph, const struct occl_comm *comm,
-                   uint32_t rank, struct occl_late_view *out_view);
+void occl_why_rank(const struct occl_wait_graph *graph, const struct occl_comm *comm, uint32_t rank,
+                   struct occl_late_view *out_view);
 /* "rank 2 (host h, pid 7) has not come: ..." */
 void occl_why_rank_text(const struct occl_late_view *view, uint64_t now_ns, char *out_text,
                         uint32_t bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job remembers of communicators that ended, so that `why` can name the culprit after the ops
- * are gone. A ring of the last ones; it goes with the job. */
-#include <stdlib.h>
+/* What a job remembers of communicators that ended, so that `why` can name the culprit after the
+ * ops are gone. A ring of the last ones; it goes with the job. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/why.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stuck sets and cycles on the graph of application waits. Every wait names ops; an op goes on when all
- * its missing members come; a process goes on when one of the ops it waits in goes on. So a process is
- * stuck while each op it waits in misses a member that is stuck itself, and the largest such set is
- * found by starting with all that wait and taking away whoever may go on. Nothing in it can move by
- * itself, whatever order the others run in. */
+/* Stuck sets and cycles on the graph of application waits. Every wait names ops; an op goes on when
+ * all its missing members come; a process goes on when one of the ops it waits in goes on. So a
+ * process is stuck while each op it waits in misses a member that is stuck itself, and the largest
+ * such set is found by starting with all that wait and taking away whoever may go on. Nothing in it
+ * can move by itself, whatever order the others run in. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,7 +140,8 @@ void occl_why_graph_free(struct occl_wait_graph *graph) {
 
 /* ---- cycles ---- */
 
-/* One step along the waits of a stuck node: the op it waits in and the stuck member that is missing. */
+/* One step along the waits of a stuck node: the op it waits in and the stuck member that is
+ * missing. */
 static struct occl_wait_node *step_from(const struct occl_wait_graph *graph,
                                         const struct occl_wait_node *node, bool definite,
                                         struct occl_cycle_step *out_step) {

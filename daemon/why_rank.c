@@ -11,8 +11,7 @@ void occl_why_op_text(const struct occl_op_view *op, char *out_text, uint32_t by
     if (op->key.tag)
         (void)snprintf(tag, sizeof tag, " tag %u", op->key.tag);
     if (op->key.peers != OCCL_PEERS_ALL)
-        (void)snprintf(pair, sizeof pair, " %u->%u", op->key.peers >> 16,
-                       op->key.peers & 0xffffu);
+        (void)snprintf(pair, sizeof pair, " %u->%u", op->key.peers >> 16, op->key.peers & 0xffffu);
     (void)snprintf(out_text, bytes, "%s%s%s #%u", occl_opview_kind(op->signature.kind), pair, tag,
                    op->key.instance);
 }
@@ -24,8 +23,8 @@ static const char *verdict_of_wait(const struct occl_wait_node *node) {
     return node->fully_blocked ? "waiting" : "late";
 }
 
-void occl_why_rank(const struct occl_wait_graph *graph, const struct occl_comm *comm,
-                   uint32_t rank, struct occl_late_view *out_view) {
+void occl_why_rank(const struct occl_wait_graph *graph, const struct occl_comm *comm, uint32_t rank,
+                   struct occl_late_view *out_view) {
     const struct occl_seat *seat = &comm->seats[rank];
     bool killed = false;
     memset(out_view, 0, sizeof *out_view);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators and regions: rendezvous and what can go wrong in it, split, members, the ways to leave,
- * memory of a job. */
+/* Communicators and regions: rendezvous and what can go wrong in it, split, members, the ways to
+ * leave, memory of a job. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -387,8 +387,7 @@ static void destroy_ends_only_what_needs_the_leaver(void **state) {
     assert_int_equal(occl_observe64(&page->dead_mask), 1);
     /* An op that is submitted later and needs the leaver ends as well, by the repeated sweep. */
     struct occl_op_key later = {OCCL_PEERS_ALL, 10, 0};
-    struct occl_record *late =
-        client_arrive(&c[2], &comms[2], later, OCCL_OP_BARRIER, true, 0);
+    struct occl_record *late = client_arrive(&c[2], &comms[2], later, OCCL_OP_BARRIER, true, 0);
     (void)fixture_pump(&f, 300, NULL, NULL);
     assert_int_equal(occl_rec_kind(occl_observe32(&late->state)), OCCL_REC_ABORTED);
     for (int i = 0; i < 3; i++)
@@ -421,9 +420,8 @@ static void revoke_and_abort_reach_everybody(void **state) {
         assert_int_equal(c[0].in.event.number, comms[0].number);
         assert_int_equal(occl_observe32(&rec->state),
                          OCCL_REC_WORD(OCCL_REC_ABORTED, cases[i].status, 1));
-        assert_int_equal(
-            occl_observe32(&occl_records_header(&comms[0].records)->comm_state),
-            OCCL_REC_WORD(cases[i].state, cases[i].status, 1));
+        assert_int_equal(occl_observe32(&occl_records_header(&comms[0].records)->comm_state),
+                         OCCL_REC_WORD(cases[i].state, cases[i].status, 1));
         assert_int_equal(fake_engine_counts().last_fail_status, cases[i].status);
         /* Revoke leaves the seat, abort gives it up. */
         assert_int_equal(client_comm_end(&c[1], comms[1].number, OCCL_END_DESTROY),
@@ -448,8 +446,7 @@ static void late_claims_after_the_end_are_swept(void **state) {
     attach_all(c, 2, &f);
     clients_make_comm(c, 2, 14, comms);
     assert_int_equal(client_comm_end(&c[1], comms[1].number, OCCL_END_REVOKE), OCCL_OK);
-    struct occl_record *rec =
-        client_arrive(&c[0], &comms[0], first_op, OCCL_OP_BARRIER, true, 0);
+    struct occl_record *rec = client_arrive(&c[0], &comms[0], first_op, OCCL_OP_BARRIER, true, 0);
     (void)fixture_pump(&f, 300, NULL, NULL);
     assert_int_equal(occl_rec_kind(occl_observe32(&rec->state)), OCCL_REC_ABORTED);
     for (int i = 0; i < 2; i++)

@@ -79,8 +79,8 @@ static void every_built_in_value_passes_its_own_check(void **state) {
         /* What is printed can be read again and gives the same. */
         occl_config_print(&keys[i], &config, text, sizeof text);
         struct occl_config again = config;
-        assert_int_equal(
-            occl_config_assign(keys[i].name, text, "test", &again, NULL, &detail), OCCL_OK);
+        assert_int_equal(occl_config_assign(keys[i].name, text, "test", &again, NULL, &detail),
+                         OCCL_OK);
         assert_memory_equal(&again, &config, sizeof config);
         assert_true(strlen(keys[i].help) > 0);
         for (uint32_t k = 0; k < i; k++)
@@ -257,8 +257,8 @@ static void reload_takes_what_can_change(void **state) {
     (void)state;
     occl_config_defaults(&now, &now_origins);
     occl_config_defaults(&fresh, &fresh_origins);
-    assert_int_equal(
-        occl_config_assign("job_weight", "9", "set", &now, &now_origins, &detail), OCCL_OK);
+    assert_int_equal(occl_config_assign("job_weight", "9", "set", &now, &now_origins, &detail),
+                     OCCL_OK);
     assert_int_equal(
         occl_config_assign("log_level", "warn", "f:1", &fresh, &fresh_origins, &detail), OCCL_OK);
     assert_int_equal(occl_config_assign("lanes", "3", "f:2", &fresh, &fresh_origins, &detail),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that end: killed in each phase, stopped, exec, exit; what is left afterwards is nothing. */
+/* Processes that end: killed in each phase, stopped, exec, exit; what is left afterwards is
+ * nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,8 +72,7 @@ static void victim_main(const struct fixture *f, enum phase phase, int say) {
         client_comm_take(&c, &comm);
     }
     if (phase >= PHASE_ARRIVED) {
-        struct occl_record *rec =
-            client_arrive(&c, &comm, first_op, OCCL_OP_ALL_REDUCE, true, 0);
+        struct occl_record *rec = client_arrive(&c, &comm, first_op, OCCL_OP_ALL_REDUCE, true, 0);
         if (phase == PHASE_STRAND) {
             occl_publish32(&rec->state, OCCL_REC_LOCAL);
             (void)occl_add32(&occl_line_at(rec, 1)->busy, 1);
@@ -105,8 +105,7 @@ static bool victim_is_ready(void *arg) {
     fd_set set;
     FD_ZERO(&set);
     FD_SET(v->said, &set);
-    return pselect(v->said + 1, &set, NULL, NULL, &none, NULL) == 1 &&
-           read(v->said, &byte, 1) == 1;
+    return pselect(v->said + 1, &set, NULL, NULL, &none, NULL) == 1 && read(v->said, &byte, 1) == 1;
 }
 
 static void victim_reap(struct victim *v) {
@@ -147,8 +146,7 @@ static void kill_in_phase(enum phase phase) {
         client_comm_take(&c, &comm);
     }
     if (phase == PHASE_ARRIVED || phase == PHASE_STRAND)
-        rec = occl_record_at(&comm.records,
-                             occl_place_of(first_op, comm.records.records).slot);
+        rec = occl_record_at(&comm.records, occl_place_of(first_op, comm.records.records).slot);
     kill(v.pid, SIGKILL);
     siginfo_t info;
     assert_int_equal(waitid(P_PID, (id_t)v.pid, &info, WEXITED | WNOWAIT), 0);
@@ -171,9 +169,8 @@ static void kill_in_phase(enum phase phase) {
     if (phase < PHASE_MEMBER)
         (void)fixture_pump(&f, 100, NULL, NULL);
     /* The other job noticed nothing. */
-    assert_int_equal(
-        occl_observe32(&occl_records_header(&other_comm.records)->comm_state),
-        OCCL_COMM_LIVE);
+    assert_int_equal(occl_observe32(&occl_records_header(&other_comm.records)->comm_state),
+                     OCCL_COMM_LIVE);
     if (phase >= PHASE_MEMBER) {
         assert_int_equal(client_comm_end(&c, comm.number, OCCL_END_DESTROY), OCCL_OK);
         client_comm_unmap(&comm);
@@ -374,7 +371,8 @@ static void D04_stopped_is_not_dead(void **state) {
     fixture_stop(&f);
 }
 
-/* D01, the part of the control side: cycles of attach, kill and attach leave the level where it was. */
+/* D01, the part of the control side: cycles of attach, kill and attach leave the level where it
+ * was. */
 static void D01_kill_cycles_keep_the_level(void **state) {
     enum { CYCLES = 50 };
     struct fixture f;

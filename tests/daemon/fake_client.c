@@ -277,8 +277,8 @@ void client_unique_id(uint64_t seed, struct occl_unique_id_wire *out_id) {
     occl_unique_id_make(&clock, out_id);
 }
 
-uint64_t client_comm_ask(struct client *client, const struct occl_unique_id_wire *id,
-                         uint32_t rank, uint32_t ranks, uint64_t timeout_ns) {
+uint64_t client_comm_ask(struct client *client, const struct occl_unique_id_wire *id, uint32_t rank,
+                         uint32_t ranks, uint64_t timeout_ns) {
     struct occl_msg_comm_create msg;
     memset(&msg, 0, sizeof msg);
     occl_msg_init(&msg.h, OCCL_MSG_COMM_CREATE, ++client->request);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A client of raw messages, and a daemon to talk to, for tests of the control side. The daemon runs
- * either in this process, one round whenever a client waits (fake_pump), or in a child of its own. */
+ * either in this process, one round whenever a client waits (fake_pump), or in a child of its own.
+ */
 #ifndef TESTS_DAEMON_FAKE_CLIENT_H
 #define TESTS_DAEMON_FAKE_CLIENT_H
 
@@ -73,7 +74,8 @@ void client_send(struct client *client, const void *data, uint32_t bytes, int fd
 bool client_receive(struct client *client, int ms);
 /* True when the daemon has closed the connection within ms; messages before that are dropped. */
 bool client_sees_end(struct client *client, int ms);
-/* Sends a request (its number is filled in) and waits for its answer; events before it are dropped. */
+/* Sends a request (its number is filled in) and waits for its answer; events before it are dropped.
+ */
 void client_call(struct client *client, void *msg, uint32_t bytes);
 /* HELLO as given; in holds the answer. */
 void client_hello_raw(struct client *client, const struct occl_msg_hello *hello);
@@ -88,8 +90,8 @@ bool client_event(struct client *client, uint32_t kind, int ms);
 
 void client_unique_id(uint64_t seed, struct occl_unique_id_wire *out_id);
 /* Sends COMM_CREATE and does not wait. Returns the request number. */
-uint64_t client_comm_ask(struct client *client, const struct occl_unique_id_wire *id,
-                         uint32_t rank, uint32_t ranks, uint64_t timeout_ns);
+uint64_t client_comm_ask(struct client *client, const struct occl_unique_id_wire *id, uint32_t rank,
+                         uint32_t ranks, uint64_t timeout_ns);
 /* Takes the COMM answer that in holds. */
 void client_comm_take(struct client *client, struct client_comm *out_comm);
 void client_comm_unmap(struct client_comm *comm);

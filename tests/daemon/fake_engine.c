@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine without lanes, for tests of the control side: it takes whatever it is given, counts it, and
- * aborts the test when something is taken back that it does not have. */
+/* An engine without lanes, for tests of the control side: it takes whatever it is given, counts it,
+ * and aborts the test when something is taken back that it does not have. */
 #include "tests/daemon/fake_engine.h"
 
 #include <stdlib.h>

@@ -108,8 +108,8 @@ static void check_writable(const struct occl_loop_ops *ops, const char *name) {
     int fds[2];
     pair(fds);
     probe_open(&p, b->loop, fds[0], OCCL_LOOP_READABLE);
-    assert_int_equal(occl_loop_watch_set(b->loop, &p.watch, OCCL_LOOP_READABLE | OCCL_LOOP_WRITABLE),
-                     OCCL_OK);
+    assert_int_equal(
+        occl_loop_watch_set(b->loop, &p.watch, OCCL_LOOP_READABLE | OCCL_LOOP_WRITABLE), OCCL_OK);
     assert_int_equal(occl_loop_run_once(b->loop, 100 * MS), OCCL_OK);
     assert_int_equal(p.calls, 1);
     assert_int_equal(p.events, OCCL_LOOP_WRITABLE);
@@ -122,8 +122,8 @@ static void check_writable(const struct occl_loop_ops *ops, const char *name) {
     occl_loop_destroy(b->loop);
 }
 
-/* A report that was reaped before its watch was removed is dropped, also when the memory of the watch
- * and the number of the descriptor are in use again. */
+/* A report that was reaped before its watch was removed is dropped, also when the memory of the
+ * watch and the number of the descriptor are in use again. */
 static void check_removed_is_silent(const struct occl_loop_ops *ops, const char *name) {
     struct bench *b = bench_or_skip(ops, name);
     struct probe p[2];
@@ -231,8 +231,8 @@ static void check_timers(const struct occl_loop_ops *ops, const char *name) {
     for (int i = 0; i < COUNT; i++) {
         /* A permutation of 0..99, so that the heap is exercised. */
         int number = i * 37 % COUNT;
-        alarms[i] = (struct alarm){.loop = b->loop, .order = order, .number = number,
-                                   .next = &next};
+        alarms[i] =
+            (struct alarm){.loop = b->loop, .order = order, .number = number, .next = &next};
         alarms[i].timer = (struct occl_timer){.fired = alarm_fired, .owner = &alarms[i]};
         assert_int_equal(occl_loop_timer_set(b->loop, &alarms[i].timer,
                                              start + 10 * MS + (uint64_t)number * 10000),
@@ -272,14 +272,14 @@ static void check_sleeps_until_the_timer(const struct occl_loop_ops *ops, const 
     occl_loop_destroy(b->loop);
 }
 
-#define BOTH(check)                                                                                \
-    static void uring_##check(void **state) {                                                      \
-        (void)state;                                                                               \
-        check_##check(occl_loop_uring(), "uring_" #check);                                         \
-    }                                                                                              \
-    static void epoll_##check(void **state) {                                                      \
-        (void)state;                                                                               \
-        check_##check(occl_loop_epoll(), "epoll_" #check);                                         \
+#define BOTH(check)                                        \
+    static void uring_##check(void **state) {              \
+        (void)state;                                       \
+        check_##check(occl_loop_uring(), "uring_" #check); \
+    }                                                      \
+    static void epoll_##check(void **state) {              \
+        (void)state;                                       \
+        check_##check(occl_loop_epoll(), "epoll_" #check); \
     }
 BOTH(level_triggered)
 BOTH(writable)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mailbox from lanes to the loop: nothing lost or doubled with many producers, refusal when full. */
+/* The mailbox from lanes to the loop: nothing lost or doubled with many producers, refusal when
+ * full. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attach: handshake, versions, malformed messages, strays, quotas, clients that do not read, sockets. */
+/* Attach: handshake, versions, malformed messages, strays, quotas, clients that do not read,
+ * sockets. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,8 +31,8 @@ static void attach_gives_pages(void **state) {
     fixture_prepare(&f);
     fixture_start(&f);
     client_attach(&c, &f, "job", "");
-    assert_int_equal(
-        occl_session_open(c.page, c.welcome.page_bytes, &shape, &facts, &detail), OCCL_OK);
+    assert_int_equal(occl_session_open(c.page, c.welcome.page_bytes, &shape, &facts, &detail),
+                     OCCL_OK);
     assert_int_equal(facts.session_id, c.welcome.session_id);
     assert_int_equal(facts.daemon_epoch, c.welcome.daemon_epoch);
     assert_int_equal(c.job->magic, OCCL_MAGIC_JOB);
@@ -408,8 +409,7 @@ static void I09_live_socket_is_an_error_with_the_owner(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    struct occl_daemon_options options = {
-        .config = &f.config, .clock = &f.clock, .log = NULL};
+    struct occl_daemon_options options = {.config = &f.config, .clock = &f.clock, .log = NULL};
     assert_int_equal(occl_daemon_create(&options, &second, &detail), OCCL_E_BUSY);
     (void)snprintf(pid, sizeof pid, "process %d", (int)getpid());
     assert_non_null(strstr(detail.text, pid));
@@ -428,8 +428,7 @@ static void ordinary_file_is_not_removed(void **state) {
     assert_true(fd >= 0);
     close(fd);
     assert_int_equal(occl_config_settle(1 << 30, &f.config, &detail), OCCL_OK);
-    struct occl_daemon_options options = {
-        .config = &f.config, .clock = &f.clock, .log = NULL};
+    struct occl_daemon_options options = {.config = &f.config, .clock = &f.clock, .log = NULL};
     assert_int_equal(occl_daemon_create(&options, &daemon, &detail), OCCL_E_BUSY);
     assert_int_equal(access(f.socket, F_OK), 0);
     assert_int_equal(unlink(f.socket), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who waits for whom: ops from pages and engine, verdicts, cycles that are certain and those that are
- * not, stall lines and events. Time stamps of arrivals are set back, so that nothing here waits. */
+/* Who waits for whom: ops from pages and engine, verdicts, cycles that are certain and those that
+ * are not, stall lines and events. Time stamps of arrivals are set back, so that nothing here
+ * waits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -94,10 +95,8 @@ static void ranges_are_compact(void **state) {
         uint64_t mask;
         const char *text;
     } cases[] = {
-        {0, ""},         {1, "0"},
-        {0xff, "0-7"},   {0x25, "0,2,5"},
-        {0xb, "0-1,3"},  {1ull << 63, "63"},
-        {~0ull, "0-63"}, {0xc000000000000001ull, "0,62-63"},
+        {0, ""},        {1, "0"},           {0xff, "0-7"},   {0x25, "0,2,5"},
+        {0xb, "0-1,3"}, {1ull << 63, "63"}, {~0ull, "0-63"}, {0xc000000000000001ull, "0,62-63"},
     };
     char text[200];
     char tiny[4];
@@ -293,8 +292,8 @@ static void B05_warnings_grow_and_resolve(void **state) {
     struct stage *s = stage_open(2, 60000 * MS);
     int status;
     (void)state;
-    struct occl_record *rec = client_arrive(&s->c[0], &s->a[0], plain, OCCL_OP_BARRIER, true,
-                                            300 * MS);
+    struct occl_record *rec =
+        client_arrive(&s->c[0], &s->a[0], plain, OCCL_OP_BARRIER, true, 300 * MS);
     threads(&s->c[0], 1, 1);
     threads(&s->c[1], 1, 0);
     (void)fixture_pump(&s->f, 400, NULL, NULL);
