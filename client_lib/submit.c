@@ -138,6 +138,13 @@ static int hand_over(struct client_op *op) {
     return client_watch(op);
 }
 
+/* Whose payload counts in a DIRECT record. A reduction needs everybody's: any index will do. */
+static uint32_t source_of(const struct client_op *op) {
+    if (op->sig.kind == OCCL_OP_BROADCAST)
+        return op->sig.root;
+    return 0; /* the sender's line, in a record of two */
+}
+
 /* This rank arrived last: the signatures are compared before any output byte is written. */
 static void decide_all_arrived(struct client_op *op) {
     uint32_t other, now;
@@ -150,7 +157,7 @@ static void decide_all_arrived(struct client_op *op) {
         return;
     }
     bool direct = payload_in_page(op);
-    uint32_t word = direct ? OCCL_REC_WORD(OCCL_REC_DIRECT, 0, op->line_index) : OCCL_REC_LOCAL;
+    uint32_t word = direct ? OCCL_REC_WORD(OCCL_REC_DIRECT, 0, source_of(op)) : OCCL_REC_LOCAL;
     if (!occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now))
         return;
     wake(op);
