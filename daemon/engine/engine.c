@@ -11,6 +11,7 @@
 #define CACHE_BYTES_DEFAULT (32u << 20)
 #define OPS_MAX_LIMIT (1u << 22)
 #define CALIBRATION_NS 2000000u
+#define DRAIN_ROUNDS_MAX 1000u
 
 static uint64_t cache_bytes(void) {
     long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -60,12 +61,11 @@ static int init_lane(struct occl_engine *engine, uint32_t index) {
     if (lane->bound)
         lane->cpu = engine->config.lane_cpus[index];
     occl_parker_init(&lane->parker);
-    struct occl_eng_link *lists[] = {&lane->sessions, &lane->dirty, &lane->wanted,
-                                     &lane->running,  &lane->gated, &lane->helping};
+    struct occl_eng_link *lists[] = {&lane->sessions,  &lane->dirty, &lane->wanted,
+                                     &lane->running,   &lane->gated, &lane->helping,
+                                     &lane->ready_jobs};
     for (uint32_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         occl_eng_list_init(lists[i]);
-    for (uint32_t c = 0; c < OCCL_SCHED_CLASSES; c++)
-        occl_eng_list_init(&lane->ready[c]);
     int status = allocate_lane(lane, (uint32_t)engine->config.ops_max);
     if (status != OCCL_OK)
         return status;
@@ -82,6 +82,12 @@ static bool stop_step(struct occl_eng_lane *lane, struct occl_eng_call *call) {
     (void)call;
     lane->stopping = true;
     return true;
+}
+
+/* Submissions that are in the rings already get their completion, too. Bounded, should a client go
+ * on submitting. */
+static bool drain_step(struct occl_eng_lane *lane, struct occl_eng_call *call) {
+    return !occl_eng_intake_pending(lane) || call->rounds == DRAIN_ROUNDS_MAX;
 }
 
 static void free_engine(struct occl_engine *engine, uint32_t started) {
@@ -175,6 +181,10 @@ void occl_engine_destroy(struct occl_engine *engine) {
     struct occl_eng_comm *comm, *next_comm;
     HASH_ITER (hh, engine->comm_table, comm, next_comm) {
         occl_engine_comm_fail(engine, comm->uid, OCCL_E_SHUTTING_DOWN, OCCL_RANK_NONE);
+    }
+    for (uint32_t i = 0; i < engine->lane_count; i++) {
+        struct occl_eng_call call = {.step = drain_step};
+        (void)occl_eng_call(&engine->lanes[i], &call);
     }
     for (uint32_t i = 0; i < OCCL_ENG_JOBS_MAX; i++) {
         if (engine->jobs[i].used)

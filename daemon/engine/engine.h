@@ -114,7 +114,7 @@ void occl_engine_comm_remove(struct occl_engine *engine, uint64_t comm_uid);
  * allocates; a few microseconds. */
 uint64_t occl_engine_meter(struct occl_engine *engine, uint64_t now_ns);
 
-/* ---- inspection: a consistent copy per op, taken under the engine's control lock ---- */
+/* ---- inspection: a consistent copy per op, taken between two slices of its home lane ---- */
 struct occl_engine_op_view {
     uint64_t comm_uid;
     struct occl_op_key key;

@@ -43,7 +43,7 @@ static void advance_ordered(struct occl_eng_lane *lane, struct occl_eng_session 
     if (op->state != OCCL_ENG_OP_HELD || !occl_eng_op_at_heads(op))
         return;
     occl_eng_op_set_state(op, OCCL_ENG_OP_READY);
-    occl_eng_list_append(&lane->ready[op->op_class], &op->ready_link);
+    occl_eng_make_ready(lane, op);
 }
 
 bool occl_eng_op_at_heads(struct occl_eng_op *op) {

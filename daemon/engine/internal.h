@@ -41,6 +41,11 @@
 /* Runs of a lane at once. Only ops whose members have all arrived hold one, and such an op needs
  * nothing but lanes to end; so waiting for a run is not waiting for a remote event. */
 #define OCCL_ENG_RUNS 1024u
+/* Of these, a job may hold OCCL_ENG_JOB_RUNS and a few more for each class above the lowest, and
+ * the last ones are left to higher classes: neither a job nor a class can keep the others waiting.
+ */
+#define OCCL_ENG_JOB_RUNS 64u
+#define OCCL_ENG_CLASS_RUNS 16u
 /* Places where a lane offers a run; without a free place its own lane executes it alone. */
 #define OCCL_ENG_BOARD 64u
 /* Tasks a lane takes from the board. */
@@ -51,6 +56,7 @@
 #define OCCL_ENG_AT_ONCE_BYTES (OCCL_SLICE_TRAFFIC_BYTES / 4)
 /* An op of less traffic is not offered to other lanes: waking one costs more than it saves. */
 #define OCCL_ENG_SHARE_BYTES (4u * OCCL_SLICE_TRAFFIC_BYTES)
+#define OCCL_ENG_STRANDS_PER_WAKE 4u
 /* Histogram of durations: 8 steps an octave, 1 ns .. 4 s. */
 #define OCCL_ENG_BUCKETS 256u
 
@@ -78,7 +84,11 @@ struct occl_eng_job {
     struct occl_eng_link live_link; /* engine.live_jobs */
     struct occl_eng_link comms;     /* occl_eng_comm.job_link */
     uint32_t sessions;
-    struct occl_eng_map regions; /* home lane: number -> base, bytes */
+    /* home lane */
+    struct occl_eng_map regions;                    /* number -> base, bytes */
+    struct occl_eng_link ready[OCCL_SCHED_CLASSES]; /* ops that wait for a run */
+    struct occl_eng_link ready_link;                /* lane.ready_jobs while one is not empty */
+    uint32_t runs;                                  /* live runs */
     /* atomic */
     uint32_t tenant_weight;
     uint32_t job_weight;
@@ -287,7 +297,7 @@ struct occl_eng_lane {
     uint32_t session_count;
     struct occl_eng_link dirty;
     struct occl_eng_link wanted;
-    struct occl_eng_link ready[OCCL_SCHED_CLASSES];
+    struct occl_eng_link ready_jobs; /* take turns */
     struct occl_eng_link running;
     struct occl_eng_link gated;
     struct occl_eng_link helping;
@@ -299,8 +309,9 @@ struct occl_eng_lane {
     struct occl_sched *sched;
     struct occl_eng_task *last_task;
     uint32_t last_generation;
-    uint64_t left_ticks;    /* when the last visit ended */
-    uint64_t at_once_bytes; /* executed in this round over the sessions */
+    uint64_t left_ticks;                 /* when the last visit ended */
+    uint32_t queued[OCCL_SCHED_CLASSES]; /* tasks in sched, by class */
+    uint64_t at_once_bytes;              /* executed in this round over the sessions */
     uint32_t board_seen;
     uint32_t grants_seen;
     uint64_t gated_since_ns;
@@ -398,6 +409,8 @@ void occl_eng_cancel(struct occl_eng_lane *lane, struct occl_eng_session *sessio
                      const struct occl_sqe *sqe);
 /* Starts ready ops and wanted records while there are runs. True when one was started. */
 bool occl_eng_start_ready(struct occl_eng_lane *lane);
+/* The op waits for a run in its job's queue. */
+void occl_eng_make_ready(struct occl_eng_lane *lane, struct occl_eng_op *op);
 
 /* ---- finish.c ---- */
 /* Ends an op for all members that have come. On a running one it only sets stop. */
@@ -426,8 +439,10 @@ int occl_eng_run_at_once(struct occl_eng_lane *lane, struct occl_eng_op *op,
                          uint32_t *out_about_rank);
 /* Gives the op a run and queues it. False: no run is free. */
 bool occl_eng_run_start(struct occl_eng_lane *lane, struct occl_eng_op *op);
-/* A run for a record whose fields the caller fills in; then queue. NULL: none is free. */
-struct occl_eng_run *occl_eng_run_take(struct occl_eng_lane *lane, struct occl_eng_comm *comm);
+/* A run whose fields the caller fills in, then queues. NULL: none is free for this job and class.
+ */
+struct occl_eng_run *occl_eng_run_take(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
+                                       uint32_t run_class);
 void occl_eng_run_give_back(struct occl_eng_lane *lane, struct occl_eng_run *run);
 /* Before the first fill; run->plan is set. */
 void occl_eng_run_begin(struct occl_eng_lane *lane, struct occl_eng_run *run);

@@ -93,26 +93,43 @@ static void arrive(struct occl_eng_op *op, const struct arrival *a) {
     op->arrived++;
 }
 
-static void start(struct occl_eng_lane *lane, struct occl_eng_op *op) {
+void occl_eng_make_ready(struct occl_eng_lane *lane, struct occl_eng_op *op) {
+    struct occl_eng_job *job = op->comm->job;
+    occl_eng_list_append(&job->ready[op->op_class], &op->ready_link);
+    if (occl_eng_list_empty(&job->ready_link))
+        occl_eng_list_append(&lane->ready_jobs, &job->ready_link);
+}
+
+/* Small, and nobody more urgent waits for the lane. */
+static bool fits_at_once(const struct occl_eng_lane *lane, const struct occl_eng_op *op) {
+    if (lane->at_once_bytes + op->plan.traffic_bytes > OCCL_ENG_AT_ONCE_BYTES)
+        return false;
+    for (uint32_t c = op->op_class + 1u; c < OCCL_SCHED_CLASSES; c++) {
+        if (lane->queued[c])
+            return false;
+    }
+    return !occl_eng_job_gated(op->comm->job);
+}
+
+/* False: no run is free. */
+static bool start(struct occl_eng_lane *lane, struct occl_eng_op *op) {
     uint32_t about = OCCL_RANK_NONE;
     if (op->plan.strand_count == 0) {
         occl_eng_op_succeed(lane, op, 0);
-        return;
+        return true;
     }
-    if (lane->at_once_bytes + op->plan.traffic_bytes <= OCCL_ENG_AT_ONCE_BYTES &&
-        !occl_eng_job_gated(op->comm->job)) {
+    if (fits_at_once(lane, op)) {
         lane->at_once_bytes += op->plan.traffic_bytes;
         int status = occl_eng_run_at_once(lane, op, &about);
         if (status == OCCL_OK)
             occl_eng_op_succeed(lane, op, 0);
         else
             occl_eng_op_fail(lane, op, status, about);
-        return;
+        return true;
     }
     if (op->state != OCCL_ENG_OP_READY)
         occl_eng_op_set_state(op, OCCL_ENG_OP_READY);
-    if (!occl_eng_run_start(lane, op))
-        occl_eng_list_append(&lane->ready[op->op_class], &op->ready_link);
+    return occl_eng_run_start(lane, op);
 }
 
 static void all_arrived(struct occl_eng_lane *lane, struct occl_eng_op *op) {
@@ -133,7 +150,8 @@ static void all_arrived(struct occl_eng_lane *lane, struct occl_eng_op *op) {
         occl_eng_op_set_state(op, OCCL_ENG_OP_HELD);
         return;
     }
-    start(lane, op);
+    if (!start(lane, op))
+        occl_eng_make_ready(lane, op);
 }
 
 /* Finds communicator and member of an entry; answers it when it names none. */
@@ -214,26 +232,51 @@ void occl_eng_cancel(struct occl_eng_lane *lane, struct occl_eng_session *sessio
     /* Not found: its completion is under way. */
 }
 
+/* The most urgent ready op of a job. False: none can start now. */
+static bool start_of_job(struct occl_eng_lane *lane, struct occl_eng_job *job) {
+    for (uint32_t c = OCCL_SCHED_CLASSES; c-- > 0;) {
+        if (occl_eng_list_empty(&job->ready[c]))
+            continue;
+        struct occl_eng_op *op = OCCL_ENG_ENTRY(job->ready[c].next, struct occl_eng_op, ready_link);
+        occl_eng_list_take(&op->ready_link);
+        if (start(lane, op))
+            return true;
+        /* Back to its place: the first of its class. */
+        occl_eng_list_append(job->ready[c].next, &op->ready_link);
+    }
+    return false;
+}
+
+static bool has_ready(const struct occl_eng_job *job) {
+    for (uint32_t c = 0; c < OCCL_SCHED_CLASSES; c++) {
+        if (!occl_eng_list_empty(&job->ready[c]))
+            return true;
+    }
+    return false;
+}
+
 bool occl_eng_start_ready(struct occl_eng_lane *lane) {
     bool started = false;
-    for (uint32_t c = OCCL_SCHED_CLASSES; c-- > 0;) {
-        while (!occl_eng_list_empty(&lane->ready[c]) &&
-               lane->at_once_bytes < OCCL_ENG_AT_ONCE_BYTES) {
-            struct occl_eng_op *op =
-                OCCL_ENG_ENTRY(lane->ready[c].next, struct occl_eng_op, ready_link);
-            if (lane->runs.live == lane->runs.count)
-                return started;
-            occl_eng_list_take(&op->ready_link);
-            start(lane, op);
-            started = true;
+    struct occl_eng_link *next, *last = lane->ready_jobs.prev;
+    bool more = !occl_eng_list_empty(&lane->ready_jobs);
+    /* Each job once, one op at a time; a job that has started one goes to the end. */
+    for (struct occl_eng_link *l = lane->ready_jobs.next; more; l = next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, ready_link);
+        next = l->next;
+        more = l != last;
+        bool one = start_of_job(lane, job);
+        started |= one;
+        if (!has_ready(job)) {
+            occl_eng_list_take(l);
+        } else if (one) {
+            occl_eng_list_take(l);
+            occl_eng_list_append(&lane->ready_jobs, l);
         }
     }
-    for (struct occl_eng_link *l = lane->wanted.next, *next; l != &lane->wanted; l = next) {
+    for (struct occl_eng_link *l = lane->wanted.next; l != &lane->wanted; l = next) {
         struct occl_eng_comm *comm = OCCL_ENG_ENTRY(l, struct occl_eng_comm, wanted_link);
         next = l->next;
-        if (!occl_eng_record_start_wanted(lane, comm))
-            return started;
-        started = true;
+        started |= occl_eng_record_start_wanted(lane, comm);
     }
     return started;
 }

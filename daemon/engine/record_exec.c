@@ -140,7 +140,7 @@ static int fill_record(struct occl_eng_lane *lane, struct occl_eng_run *run,
 
 bool occl_eng_record_start(struct occl_eng_lane *lane, struct occl_eng_comm *comm, uint32_t slot,
                            uint32_t op_class, uint64_t submit_ticks) {
-    struct occl_eng_run *run = occl_eng_run_take(lane, comm);
+    struct occl_eng_run *run = occl_eng_run_take(lane, comm, op_class);
     if (!run)
         return false;
     run->record = occl_record_at(&comm->records, slot);

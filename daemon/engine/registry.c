@@ -76,6 +76,9 @@ int occl_engine_job_add(struct occl_engine *engine, const struct occl_engine_job
                                  .home = home,
                                  .page = config->page};
     occl_eng_list_init(&job->comms);
+    occl_eng_list_init(&job->ready_link);
+    for (uint32_t c = 0; c < OCCL_SCHED_CLASSES; c++)
+        occl_eng_list_init(&job->ready[c]);
     occl_eng_list_append(&engine->live_jobs, &job->live_link);
     tenant->jobs++;
     engine->jobs_live++;

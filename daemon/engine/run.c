@@ -112,7 +112,12 @@ int occl_eng_run_at_once(struct occl_eng_lane *lane, struct occl_eng_op *op,
     return OCCL_OK;
 }
 
-struct occl_eng_run *occl_eng_run_take(struct occl_eng_lane *lane, struct occl_eng_comm *comm) {
+struct occl_eng_run *occl_eng_run_take(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
+                                       uint32_t run_class) {
+    uint32_t below_top = OCCL_SCHED_CLASSES - 1 - run_class;
+    if (comm->job->runs >= OCCL_ENG_JOB_RUNS + run_class * OCCL_ENG_CLASS_RUNS ||
+        lane->runs.count - lane->runs.live <= below_top * OCCL_ENG_CLASS_RUNS)
+        return NULL;
     struct occl_eng_run *run = occl_eng_pool_take(&lane->runs);
     if (!run)
         return NULL;
@@ -127,6 +132,7 @@ struct occl_eng_run *occl_eng_run_take(struct occl_eng_lane *lane, struct occl_e
     occl_note32(&run->done, 0);
     occl_eng_task_init(&run->home_task, run, run->generation);
     comm->runs++;
+    comm->job->runs++;
     occl_eng_list_append(&lane->running, &run->link);
     return run;
 }
@@ -139,6 +145,7 @@ void occl_eng_run_give_back(struct occl_eng_lane *lane, struct occl_eng_run *run
     occl_publish64(&run->claim, CLAIM(run->generation, 0xffffffffu));
     run->record = NULL;
     run->comm->runs--;
+    run->job->runs--;
     occl_eng_list_take(&run->link);
     occl_eng_pool_give(&lane->runs, run);
 }
@@ -153,7 +160,7 @@ void occl_eng_run_queue(struct occl_eng_lane *lane, struct occl_eng_run *run) {
 }
 
 bool occl_eng_run_start(struct occl_eng_lane *lane, struct occl_eng_op *op) {
-    struct occl_eng_run *run = occl_eng_run_take(lane, op->comm);
+    struct occl_eng_run *run = occl_eng_run_take(lane, op->comm, op->op_class);
     if (!run)
         return false;
     run->op = op;
@@ -248,11 +255,10 @@ bool occl_eng_run_pin(struct occl_eng_run *run, uint32_t generation) {
 void occl_eng_run_unpin(struct occl_eng_lane *lane, struct occl_eng_run *run, bool ended) {
     struct occl_eng_lane *home = run->home; /* the same in every life of a run */
     (void)occl_add32(&run->pins, (uint32_t)-1);
-    if (!ended && occl_look32(&run->stop) == OCCL_ENG_RUN_GOES)
-        return;
+    if (home == lane || (!ended && occl_look32(&run->stop) == OCCL_ENG_RUN_GOES))
+        return; /* the home lane looks at its own visits itself */
     occl_note32(&home->look, 1);
-    if (home != lane)
-        occl_eng_nudge(home);
+    occl_eng_nudge(home);
 }
 
 bool occl_eng_task_slice(struct occl_eng_lane *lane, struct occl_eng_task *task,

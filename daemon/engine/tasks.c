@@ -37,12 +37,19 @@ void occl_eng_task_queue(struct occl_eng_lane *lane, struct occl_eng_task *task)
     OCCL_ASSERT(occl_sched_add(lane->sched, &op, occl_eng_now_ns(lane), &task->sched_id) ==
                 OCCL_OK);
     task->queued = true;
+    lane->queued[task->op_class]++;
+}
+
+static void unqueued(struct occl_eng_lane *lane, struct occl_eng_task *task) {
+    task->queued = false;
+    lane->queued[task->op_class]--;
 }
 
 void occl_eng_task_drop(struct occl_eng_lane *lane, struct occl_eng_task *task) {
-    if (task->queued)
+    if (task->queued) {
         OCCL_ASSERT(occl_sched_remove(lane->sched, task->sched_id) == OCCL_OK);
-    task->queued = false;
+        unqueued(lane, task);
+    }
     occl_eng_list_take(&task->gate_link);
     if (lane->last_task == task)
         lane->last_task = NULL;
@@ -65,10 +72,10 @@ void occl_eng_offer(struct occl_eng_lane *lane, struct occl_eng_run *run) {
             continue;
         run->board_place = i + 1;
         (void)occl_add32(&engine->board_version, 1);
-        for (uint32_t other = 0; other < engine->lane_count; other++) {
-            if (other != lane->index)
-                occl_eng_nudge(&engine->lanes[other]);
-        }
+        /* Those that are awake find it anyway; to wake one costs about as much as a slice gives. */
+        uint32_t wakes = run->plan.strand_count / OCCL_ENG_STRANDS_PER_WAKE;
+        for (uint32_t k = 1; k < engine->lane_count && k <= wakes; k++)
+            occl_eng_nudge(&engine->lanes[(lane->index + k) % engine->lane_count]);
         return;
     }
 }
@@ -170,7 +177,7 @@ void occl_eng_purge(struct occl_eng_lane *lane, const struct occl_eng_job *job) 
 /* The job has used up its grant: the task waits outside the scheduler, so that others go on. */
 static void gate(struct occl_eng_lane *lane, struct occl_eng_task *task) {
     OCCL_ASSERT(occl_sched_remove(lane->sched, task->sched_id) == OCCL_OK);
-    task->queued = false;
+    unqueued(lane, task);
     if (occl_eng_list_empty(&lane->gated))
         lane->gated_since_ns = occl_eng_now_ns(lane);
     occl_eng_list_append(&lane->gated, &task->gate_link);
@@ -220,10 +227,12 @@ bool occl_eng_visit(struct occl_eng_lane *lane) {
                                   occl_ticks_to_ns(&lane->engine->scale, now)) == OCCL_OK);
     occl_count64(&job->lane_bytes, bytes);
     occl_count64(&job->lane_ns, report.elapsed_ns);
-    if (!more) {
-        task->queued = false;
-        if (!occl_eng_list_empty(&task->help_link))
-            occl_eng_task_drop(lane, task);
-    }
+    if (more)
+        return true;
+    unqueued(lane, task);
+    if (!occl_eng_list_empty(&task->help_link))
+        occl_eng_task_drop(lane, task);
+    else
+        (void)occl_eng_run_reap(lane, task->run); /* false: a helper is still inside */
     return true;
 }

@@ -128,6 +128,9 @@ static void high_class_goes_first(void **state) {
     open_load(&urgent, &fx, 2, 3, 1, 1 << 17);
     for (uint32_t i = 0; i < 8; i++)
         start_op(&bulk);
+    uint64_t until = fx_now_ns() + fx_patience_ns();
+    while (moved(&bulk) == 0 && fx_now_ns() < until)
+        occl_clock_sleep_ns(&fx.clock, 20000);
     for (uint32_t i = 0; i < 20; i++) {
         struct occl_cqe cqe;
         start_op(&urgent);

@@ -47,7 +47,7 @@ static bool runs(struct fx *fx) {
         if (views[i].state == 2 && views[i].strands_done > 0)
             return true;
     }
-    return false;
+    return count == 0; /* over before anybody could look */
 }
 
 /* All members of a big op have come and strands are being executed. */
