@@ -330,12 +330,12 @@ static void why_without_a_problem_is_0(void **state) {
 static void why_names_culprits_and_cycles(void **state) {
     (void)state;
     const struct shell_result *r = shell_expect(1, "%s why", ctl);
-    HAS(r->out, "culprit: rank 3 on nodeA pid 1203 is stopped since 4.50 s: stopped by a signal");
+    HAS(r->out,
+        "culprit: rank 3 (host nodeA, pid 1203): its process is stopped (stopped since 4.50 s)\n");
     HAS(r->out, "all_reduce tag 5 #3 on world of train-1 (float32 sum, 262144 elements, 1.0 MiB) "
                 "has waited 4.50 s\n  arrived: 0-2; missing: 3\n");
     HAS(r->out, "rank 3 on nodeA pid 1203: stopped, process stopped, last did broadcast #8, "
                 "active 4.60 s ago, waits in barrier #1 on side");
-    HAS(r->out, "kill -CONT 1203");
     HAS(r->out, "from 1 to 0");
     HAS(r->out, "     rank 0 pid 1200 waits in all_reduce tag 1 #0 on A for rank 1 pid 1201\n"
                 "  -> rank 1 pid 1201 waits in barrier tag 2 #4 on B for rank 0 pid 1200\n");

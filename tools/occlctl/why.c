@@ -78,11 +78,6 @@ static void print_late(FILE *out, const json_t *late, struct style style) {
         print_op_name(out, in);
     }
     (void)fputc('\n', out);
-    if (occl_table_string(late, "text")[0]) {
-        (void)fputs("      ", out);
-        occl_table_safe_text(out, occl_table_string(late, "text"));
-        (void)fputc('\n', out);
-    }
 }
 
 static void print_lates(FILE *out, const json_t *of, struct style style) {
@@ -164,18 +159,16 @@ static void print_failure(FILE *out, const json_t *failure) {
     (void)fputc('\n', out);
 }
 
+/* The daemon's sentence names the place itself. */
 static void print_culprit(FILE *out, const json_t *culprit, struct style style) {
     (void)fprintf(out, "%sculprit: ", style.strong);
-    print_place(out, culprit);
-    (void)fputs(style.end, out);
-    (void)fputs(" is ", out);
-    occl_table_safe_text(out, occl_table_string(culprit, "verdict"));
-    print_age(out, " since ", occl_table_integer(culprit, "age_ns"), "");
-    if (occl_table_string(culprit, "text")[0]) {
-        (void)fputs(": ", out);
+    if (occl_table_string(culprit, "text")[0])
         occl_table_safe_text(out, occl_table_string(culprit, "text"));
-    }
-    (void)fputc('\n', out);
+    else
+        print_place(out, culprit);
+    (void)fprintf(out, "%s (", style.end);
+    occl_table_safe_text(out, occl_table_string(culprit, "verdict"));
+    print_age(out, " since ", occl_table_integer(culprit, "age_ns"), ")\n");
 }
 
 static int show_why(FILE *out, const struct occl_ctl_options *options, const json_t *reply) {

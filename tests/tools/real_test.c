@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tools on the real daemon: launching, measuring, and naming culprits (reports B01, B07, L04).
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/tools/shell.h"
+
+static const char *folder;
+static const char *ctl;
+static char launch[2048];   /* `occlctl run` with the real daemon */
+static char scenario[1024]; /* the program with a fault */
+
+static int set_up(void **state) {
+    (void)state;
+    folder = shell_enter();
+    ctl = shell_file("tools/occlctl/occlctl");
+    (void)snprintf(launch, sizeof launch, "%s run --occld=%s", ctl, shell_file("daemon/occld"));
+    (void)snprintf(scenario, sizeof scenario, "%s", shell_file("tests/tools/scenario"));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    shell_leave();
+    return 0;
+}
+
+#define HAS(text, part) assert_non_null(strstr((text), (part)))
+
+static void assert_nothing_left(void) {
+    assert_true(shell_wait(5000, "! -e %s/occl-%u", folder, (unsigned)geteuid()));
+}
+
+static void a_job_runs_and_its_daemon_ends_with_it(void **state) {
+    (void)state;
+    const struct shell_result *r =
+        shell_expect(0, "cd %s && %s -v -n 4 %s fine 0", folder, launch, scenario);
+    HAS(r->err, "started a private daemon at");
+    HAS(r->err, "rank 3: tag 7: success");
+    assert_nothing_left();
+}
+
+static void a_program_that_never_attaches_leaves_no_daemon(void **state) {
+    (void)state;
+    (void)shell_expect(0, "%s -n 2 true", launch);
+    assert_nothing_left();
+}
+
+static void runs_at_once_share_the_daemon(void **state) {
+    (void)state;
+    const struct shell_result *r =
+        shell_expect(0,
+                     "cd %s; for i in 1 2 3; do mkdir $i; ( cd $i; %s -n 2 %s fine 0 2>err || "
+                     "echo bad $?; grep -c success err ) & done; wait",
+                     folder, launch, scenario);
+    assert_string_equal(r->out, "2\n2\n2\n");
+    assert_nothing_left();
+}
+
+static void occl_perf_checks_results_under_the_launcher(void **state) {
+    (void)state;
+    static const char *const ops[] = {"all_reduce", "broadcast", "sendrecv", "barrier"};
+    for (int i = 0; i < 4; i++) {
+        const struct shell_result *r =
+            shell_expect(0, "%s -n 3 %s --json -c 1 -b 8 -e 64K -f 32 %s >%s/rows", launch,
+                         shell_file("tools/perf/occl-perf"), ops[i], folder);
+        assert_string_equal(r->err, "");
+        json_t *row = shell_json(shell_expect(0, "head -n 1 %s/rows", folder));
+        assert_string_equal(json_string_value(json_object_get(row, "op")), ops[i]);
+        assert_int_equal(json_integer_value(json_object_get(row, "ranks")), 3);
+        assert_true(json_is_number(json_object_get(row, "daemon_cpu_us")));
+        assert_true(json_is_number(json_object_get(row, "switches")));
+        json_decref(row);
+    }
+    json_t *row = shell_json(shell_expect(
+        0,
+        "%s -n 2 %s --json -d all -o all --memory any --nonblocking -m 3 -b 1000 all_reduce | "
+        "tail -n 1",
+        launch, shell_file("tools/perf/occl-perf")));
+    assert_int_equal(json_integer_value(json_object_get(row, "wrong")), 0);
+    json_decref(row);
+}
+
+/* Starts a scenario; returns the launcher's process number when every rank has begun. */
+static long start(const char *what, int ranks, int who) {
+    long pid = shell_start("cd %s && exec %s --on-death=continue -n %d %s %s %d 6 >out 2>&1",
+                           folder, launch, ranks, scenario, what, who);
+    for (int rank = 0; rank < ranks; rank++)
+        assert_true(shell_wait(10000, "-s %s/scenario.%d", folder, rank));
+    return pid;
+}
+
+static json_t *why_after_a_second(int code) {
+    (void)shell_expect(0, "sleep 1");
+    return shell_json(shell_expect(code, "%s why --json", ctl));
+}
+
+static void end(long pid) {
+    (void)shell("cd %s && kill -CONT $(cat scenario.*); kill -KILL $(cat scenario.*)", folder);
+    (void)shell_stop(pid, SIGTERM);
+}
+
+static void assert_culprit(const char *what, const char *verdict) {
+    long pid = start(what, 4, 2);
+    json_t *why = why_after_a_second(1);
+    json_t *culprits = json_object_get(why, "culprits");
+    assert_int_equal(json_array_size(culprits), 1);
+    json_t *culprit = json_array_get(culprits, 0);
+    assert_int_equal(json_integer_value(json_object_get(culprit, "rank")), 2);
+    assert_string_equal(json_string_value(json_object_get(culprit, "verdict")), verdict);
+    const struct shell_result *r = shell_expect(0, "cat %s/scenario.2", folder);
+    assert_int_equal(json_integer_value(json_object_get(culprit, "pid")), atol(r->out));
+    json_decref(why);
+    HAS(shell_expect(1, "%s why", ctl)->out, "culprit: rank 2");
+    end(pid);
+}
+
+static void b01_why_names_the_late_rank(void **state) {
+    (void)state;
+    assert_culprit("late", "late");
+}
+
+static void why_names_the_stopped_rank(void **state) {
+    (void)state;
+    assert_culprit("stopped", "stopped");
+}
+
+static void why_names_the_dead_rank(void **state) {
+    (void)state;
+    assert_culprit("dead", "dead");
+}
+
+static void b07_why_prints_a_cycle_as_a_cycle(void **state) {
+    (void)state;
+    long pid = start("cycle", 2, 0);
+    json_t *why = why_after_a_second(1);
+    json_t *cycles = json_object_get(why, "cycles");
+    assert_int_equal(json_array_size(cycles), 1);
+    assert_int_equal(json_array_size(json_object_get(json_array_get(cycles, 0), "members")), 2);
+    json_decref(why);
+    HAS(shell_expect(1, "%s why", ctl)->out, "cycle of application waits:");
+    end(pid);
+}
+
+static void why_raises_no_false_alarm(void **state) {
+    (void)state;
+    long pid = shell_start("exec %s -n 4 %s --json -N 0 -T 20 -b 8 -e 1M -f 8 all_reduce >%s/rows",
+                           launch, shell_file("tools/perf/occl-perf"), folder);
+    assert_true(shell_wait(10000, "-s %s/rows", folder));
+    for (int i = 0; i < 10; i++) {
+        json_t *why = shell_json(shell_expect(0, "sleep 0.1; %s why --json", ctl));
+        assert_int_equal(json_array_size(json_object_get(why, "culprits")), 0);
+        json_decref(why);
+    }
+    (void)shell_stop(pid, SIGTERM);
+}
+
+/* Report L01: each query as JSON alone, with the schema's number. */
+static void l01_every_query_is_json(void **state) {
+    (void)state;
+    long pid = start("late", 2, 1);
+    static const char *const names[] = {"status", "jobs",   "comms", "ops",
+                                        "usage",  "config", "ping",  "version"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        json_t *object = shell_json(shell_expect(0, "%s %s --json", ctl, names[i]));
+        assert_int_equal(json_integer_value(json_object_get(object, "schema")), 1);
+        json_decref(object);
+        assert_string_not_equal(shell_expect(0, "%s %s", ctl, names[i])->out, "");
+    }
+    end(pid);
+}
+
+static void set_changes_a_running_job(void **state) {
+    (void)state;
+    long pid = start("late", 2, 1);
+    const struct shell_result *r = shell_expect(0, "%s jobs --no-headers | cut -d' ' -f1", ctl);
+    char job[128];
+    (void)snprintf(job, sizeof job, "%.*s", (int)strcspn(r->out, "\n"), r->out);
+    HAS(shell_expect(0, "%s set job %s class high", ctl, job)->out, "class 1 -> 2");
+    HAS(shell_expect(0, "%s set job %s weight 3", ctl, job)->out, " -> 3");
+    (void)shell_expect(0, "%s set job %s stall-interval 30s", ctl, job);
+    HAS(shell_expect(0, "%s jobs", ctl)->out, "high");
+    (void)shell_expect(2, "%s set job %s weight heavy", ctl, job);
+    (void)shell_expect(1, "%s set job nobody weight 3", ctl);
+    end(pid);
+}
+
+static void a_killed_daemon_is_cleaned(void **state) {
+    (void)state;
+    long pid = start("late", 2, 1);
+    const struct shell_result *r =
+        shell_expect(0, "cat %s/occl-%u/*/occld.pid", folder, (unsigned)geteuid());
+    (void)shell_expect(0, "kill -KILL %ld", atol(r->out));
+    /* Ranks hear of it and end; the launcher takes its folder away. */
+    assert_int_not_equal(shell_stop(pid, 0), 125);
+    assert_nothing_left();
+    HAS(shell_expect(0, "cat %s/out", folder)->out, "daemon");
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        CASE(a_job_runs_and_its_daemon_ends_with_it),
+        CASE(a_program_that_never_attaches_leaves_no_daemon),
+        CASE(runs_at_once_share_the_daemon),
+        CASE(occl_perf_checks_results_under_the_launcher),
+        CASE(b01_why_names_the_late_rank),
+        CASE(why_names_the_stopped_rank),
+        CASE(why_names_the_dead_rank),
+        CASE(b07_why_prints_a_cycle_as_a_cycle),
+        CASE(why_raises_no_false_alarm),
+        CASE(l01_every_query_is_json),
+        CASE(set_changes_a_running_job),
+        CASE(a_killed_daemon_is_cleaned),
+    };
+    return cmocka_run_group_tests_name("tools_real", tests, NULL, NULL);
+}
