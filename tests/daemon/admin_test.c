@@ -60,8 +60,8 @@ static void answers_hold_the_promised_keys(void **state) {
          "preemptions attempts strands strands_done step"},
         {"why", "forming cycles failures culprits problem", "waits", "late"},
         {"usage", "", "tenants",
-         "tenant uid tag weight sessions comms regions registered_bytes registered_peak_bytes quota "
-         "jobs"},
+         "tenant uid tag weight sessions comms regions registered_bytes registered_peak_bytes "
+         "quota jobs"},
         {"config", "", "config", "name value origin reloadable help"},
         {"doctor", "", "facts", "name value ok hint"},
     };
