@@ -100,13 +100,14 @@ struct occl_eng_job {
     /* meter (control loop) */
     uint64_t charged_bytes; /* lanes and client threads */
     uint64_t granted_bytes;
-    uint64_t active_until_ns;
+    uint64_t active_at_ns; /* last look that found it moving or at its limit */
     uint64_t aged_at_ns;
     uint64_t lane_seen; /* lane_bytes at the last look */
     double share;       /* of all competing jobs */
     double passed;      /* charged bytes / share: the job's virtual time */
     double delta;       /* charged since the look before */
-    bool resumed;       /* was idle at the look before */
+    bool active;        /* at the last look */
+    bool competed;      /* at the last look */
 };
 
 struct occl_eng_session {

@@ -31,8 +31,9 @@
 void occl_eng_meter_reset(struct occl_engine *engine, struct occl_eng_job *job) {
     (void)engine;
     job->charged_bytes = job->granted_bytes = 0;
-    job->active_until_ns = job->aged_at_ns = 0;
+    job->active_at_ns = job->aged_at_ns = 0;
     job->passed = job->delta = 0;
+    job->active = job->competed = false;
 }
 
 static uint64_t charged_now(struct occl_eng_job *job) {
@@ -52,11 +53,8 @@ static uint64_t charged_now(struct occl_eng_job *job) {
     return sum;
 }
 
-static bool is_active(const struct occl_eng_job *job, uint64_t now_ns) {
-    return job->active_until_ns > now_ns;
-}
-
-/* Sums up all jobs; returns how many are active and their highest class. */
+/* Sums up all jobs; returns how many are active and their highest class. A look may come late, so
+ * activity is told from one look to the next, not by the time alone. */
 static uint32_t look(struct occl_engine *engine, uint64_t now_ns, uint32_t *out_class) {
     struct occl_eng_link *jobs = &engine->live_jobs;
     uint32_t active = 0;
@@ -64,14 +62,14 @@ static uint32_t look(struct occl_engine *engine, uint64_t now_ns, uint32_t *out_
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
         uint64_t sum = charged_now(job);
-        bool was_active = is_active(job, now_ns);
+        bool was_active = job->active;
+        bool at_limit = was_active && occl_peek32(&job->metered) && sum >= job->granted_bytes;
         job->delta = (double)(sum - job->charged_bytes);
-        bool at_limit = occl_peek32(&job->metered) && was_active && sum >= job->granted_bytes;
         job->charged_bytes = sum;
-        job->resumed = job->delta > 0 && !was_active;
         if (job->delta > 0 || at_limit)
-            job->active_until_ns = now_ns + ACTIVE_NS;
-        if (!is_active(job, now_ns))
+            job->active_at_ns = now_ns;
+        job->active = job->delta > 0 || at_limit || now_ns - job->active_at_ns < ACTIVE_NS;
+        if (!job->active)
             continue;
         active++;
         if (occl_peek32(&job->job_class) > *out_class)
@@ -80,23 +78,23 @@ static uint32_t look(struct occl_engine *engine, uint64_t now_ns, uint32_t *out_
     return active;
 }
 
-static bool competes(const struct occl_eng_job *job, uint32_t top_class, uint64_t now_ns) {
-    return is_active(job, now_ns) && occl_peek32(&job->job_class) == top_class;
+static bool competes(const struct occl_eng_job *job, uint32_t top_class) {
+    return job->active && occl_peek32(&job->job_class) == top_class;
 }
 
 /* Shares of the competing jobs: by tenant weight, inside a tenant by job weight; they add up to 1.
  */
-static void share_out(struct occl_engine *engine, uint32_t top_class, uint64_t now_ns) {
+static void share_out(struct occl_engine *engine, uint32_t top_class) {
     struct occl_eng_link *jobs = &engine->live_jobs;
     double tenants = 0;
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
-        if (competes(job, top_class, now_ns))
+        if (competes(job, top_class))
             job->tenant->jobs_weight = 0;
     }
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
-        if (!competes(job, top_class, now_ns))
+        if (!competes(job, top_class))
             continue;
         if (job->tenant->jobs_weight == 0)
             tenants += occl_peek32(&job->tenant_weight);
@@ -104,53 +102,62 @@ static void share_out(struct occl_engine *engine, uint32_t top_class, uint64_t n
     }
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
-        if (competes(job, top_class, now_ns))
+        if (competes(job, top_class))
             job->share = occl_peek32(&job->tenant_weight) / tenants *
                          occl_peek32(&job->job_weight) / job->tenant->jobs_weight;
     }
 }
 
-/* Moves the virtual times on; returns that of the job that is furthest behind. */
-static double advance(struct occl_engine *engine, uint32_t top_class, uint64_t now_ns) {
+static double bounded(double value, double low, double high) {
+    return value < low ? low : value > high ? high : value;
+}
+
+/* Virtual time of the job that is furthest behind among those that competed at the last look, too;
+ * false when there is none. */
+static bool advance_running(struct occl_engine *engine, uint32_t top_class, double *out_behind) {
     struct occl_eng_link *jobs = &engine->live_jobs;
-    double behind = 0, moved = 0;
-    bool first = true;
+    bool any = false;
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
-        if (!competes(job, top_class, now_ns))
-            continue;
-        moved += job->delta;
-        if (!engine->metering) {
-            job->passed = 0; /* what was moved without competition does not count */
-            job->delta = 0;
-            job->resumed = false;
-        }
-        if (job->resumed)
+        if (!competes(job, top_class) || !job->competed)
             continue;
         job->passed += job->delta / job->share;
-        if (first || job->passed < behind)
-            behind = job->passed;
-        first = false;
+        if (!any || job->passed < *out_behind)
+            *out_behind = job->passed;
+        any = true;
     }
-    engine->quantum_bytes = engine->quantum_bytes * 7 / 8 + moved / 4;
-    if (engine->quantum_bytes < QUANTUM_MIN)
-        engine->quantum_bytes = QUANTUM_MIN;
-    if (engine->quantum_bytes > QUANTUM_MAX)
-        engine->quantum_bytes = QUANTUM_MAX;
-    if (first)
-        behind = engine->virtual_bytes;
-    double back = behind;
+    return any;
+}
+
+/* Moves the virtual times on; returns that of the job that is furthest behind. A job that comes
+ * back, from idleness or from another class, starts near the others. */
+static double advance(struct occl_engine *engine, uint32_t top_class) {
+    struct occl_eng_link *jobs = &engine->live_jobs;
+    double moved = 0, behind = engine->virtual_bytes;
+    (void)advance_running(engine, top_class, &behind); /* false: all start where it stood */
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
-        if (!competes(job, top_class, now_ns) || !job->resumed)
-            continue;
-        double credit = behind - CREDIT_QUANTA * engine->quantum_bytes;
-        job->passed = (job->passed < credit ? credit : job->passed) + job->delta / job->share;
-        if (job->passed < back)
-            back = job->passed;
+        if (competes(job, top_class))
+            moved += job->delta;
     }
+    engine->quantum_bytes =
+        bounded(engine->quantum_bytes * 7 / 8 + moved / 4, QUANTUM_MIN, QUANTUM_MAX);
     engine->virtual_bytes = behind;
-    return back;
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
+        bool competed = job->competed;
+        job->competed = competes(job, top_class);
+        if (competed || !job->competed)
+            continue;
+        double middle = engine->virtual_bytes, quantum = engine->quantum_bytes;
+        job->passed = bounded(job->passed, middle - CREDIT_QUANTA * quantum, middle + quantum);
+        /* What was moved before the meter looked was moved without competition. */
+        if (engine->metering)
+            job->passed += job->delta / job->share;
+        if (job->passed < behind)
+            behind = job->passed;
+    }
+    return behind;
 }
 
 static void set_gate(struct occl_eng_job *job, bool closed) {
@@ -182,9 +189,8 @@ static void grant(struct occl_engine *engine, struct occl_eng_job *job, double b
         }
     } else {
         /* A job that does nothing may start at once; the next look finds it. */
-        bool active = is_active(job, now_ns);
         double room = engine->quantum_bytes;
-        if (active)
+        if (job->active)
             room = (room - (job->passed - behind)) * job->share;
         if (room > 0)
             limit = job->charged_bytes + (uint64_t)room;
@@ -202,13 +208,20 @@ static void tell_lanes(struct occl_engine *engine) {
     }
 }
 
+static void open_gate(struct occl_eng_job *job) {
+    job->passed = 0;
+    job->competed = false;
+    set_gate(job, false);
+}
+
 static void open_all(struct occl_engine *engine) {
     struct occl_eng_link *jobs = &engine->live_jobs;
     if (!engine->metering)
         return;
     engine->metering = false;
+    engine->virtual_bytes = 0;
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next)
-        set_gate(OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link), false);
+        open_gate(OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link));
     tell_lanes(engine);
 }
 
@@ -223,8 +236,8 @@ uint64_t occl_engine_meter(struct occl_engine *engine, uint64_t now_ns) {
         open_all(engine);
         return now_ns + LOOK_PERIOD_NS;
     }
-    share_out(engine, top_class, now_ns);
-    double behind = advance(engine, top_class, now_ns);
+    share_out(engine, top_class);
+    double behind = advance(engine, top_class);
     engine->metering = true;
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
