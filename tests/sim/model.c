@@ -9,7 +9,7 @@
 #include "gpu/exec.h"
 #include "tools/sim/programs.h"
 
-#define STATES_MAX (1u << 20)
+#define STATES_MAX (1u << 19)
 #define POOL_BYTES 320u
 #define WIRE_MAX 4u
 
@@ -291,6 +291,18 @@ static bool step_return(const struct search *x, struct state *s, uint32_t rank, 
     return true;
 }
 
+/* Everything that only takes time happens. */
+static void settle(const struct search *x, struct state *s) {
+    for (bool moved = x->system->eager; moved;) {
+        moved = false;
+        for (uint32_t r = 0; r < x->system->ranks; r++)
+            for (uint32_t o = 0; o < x->system->ops; o++) {
+                moved |= step_arrival(x, s, r, o);
+                moved |= step_return(x, s, r, o);
+            }
+    }
+}
+
 static bool step_run(const struct search *x, struct state *s, uint32_t rank, uint32_t op,
                      bool *out_phi_fell) {
     struct env e = {x, s, rank, op};
@@ -401,7 +413,8 @@ static uint32_t intern(struct search *x, const struct state *s) {
     }
 }
 
-static void add_edge(struct search *x, uint32_t from, const struct state *s) {
+static void add_edge(struct search *x, uint32_t from, struct state *s) {
+    settle(x, s);
     if (x->edge_count == x->edge_room) {
         x->edge_room = x->edge_room * 2 + 4096;
         x->edges = (struct edge *)realloc(x->edges, x->edge_room * sizeof *x->edges);

@@ -42,6 +42,7 @@ struct model_system {
     uint32_t depth_slots;   /* of connectors */
     uint32_t landing_slots; /* wire rules: landing places of an op; else equal to depth_slots */
     uint32_t slices;        /* of one visit */
+    bool eager; /* tickets and returned slots are known at once, to keep large systems searchable */
     struct model_script scripts[MODEL_RANKS_MAX];
 };
 
