@@ -229,9 +229,6 @@ static void leave_politely(struct occl_seat *seat, const char *cause) {
     (void)snprintf(text, sizeof text, "communicator %s: rank %u (host %s, pid %u) %s", comm->name,
                    rank, seat->who.host, seat->who.pid, cause);
     occl_split_fail_all(comm, OCCL_E_PEER_FAILED, text);
-    if (comm->state == OCCL_COMM_LIVE)
-        occl_engine_comm_fail(comm->job->tenant->daemon->engine, comm->uid, OCCL_E_PEER_FAILED,
-                              rank);
     occl_comm_sweep_start(comm);
 }
 

@@ -127,9 +127,32 @@ static void tell_of_leaver(struct occl_comm *comm, uint32_t leaver) {
     occl_why_member_left(comm, leaver);
 }
 
+/* Ring ops of the others go on. One that needs a rank which has left can never complete, and the engine
+ * ends the ring ops of a communicator only together: so the first such op ends them all. */
+static void end_ring_ops(struct occl_comm *comm) {
+    struct occl_daemon *daemon = daemon_of(comm);
+    struct occl_op_list list = {NULL, 0, 0, false};
+    if (comm->ring_ended || !comm->left_mask)
+        return;
+    occl_opview_scan_engine(daemon, &list);
+    for (uint32_t i = 0; i < list.count && !comm->ring_ended; i++) {
+        const struct occl_op_view *op = &list.ops[i];
+        uint64_t needed = op->members_mask & ~op->arrived_mask & comm->left_mask;
+        if (op->comm != comm || !needed)
+            continue;
+        uint32_t leaver = (uint32_t)__builtin_ctzll(needed);
+        comm->ring_ended = true;
+        tell_of_leaver(comm, leaver);
+        occl_engine_comm_fail(daemon->engine, comm->uid, OCCL_E_PEER_FAILED, leaver);
+    }
+    occl_opview_free(&list);
+}
+
 uint32_t occl_comm_sweep(struct occl_comm *comm) {
     uint32_t aborted = 0;
     bool ended = comm->state != OCCL_COMM_LIVE;
+    if (!ended)
+        end_ring_ops(comm);
     for (uint32_t slot = 0; slot < comm->records.records; slot++) {
         struct occl_record *rec = occl_record_at(&comm->records, slot);
         uint64_t word = occl_observe64(&rec->word);

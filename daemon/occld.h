@@ -204,6 +204,7 @@ struct occl_comm {
     char end_text[OCCL_DETAIL_BYTES];
     uint64_t left_mask;      /* ranks that left politely while the communicator lives */
     uint64_t left_told_mask; /* of these, whose absence has ended an op: the others were told */
+    bool ring_ended;         /* a ring op needed one of them, so the engine refuses ring ops */
     uint64_t born_ns, ended_ns;
     struct occl_timer sweep_timer;
     uint64_t sweep_gap_ns;

@@ -396,6 +396,38 @@ static void destroy_ends_only_what_needs_the_leaver(void **state) {
     fixture_stop(&f);
 }
 
+/* Ring ops of the others go on while none of them needs the leaver. */
+static void destroy_leaves_ring_ops_of_others_alone(void **state) {
+    struct fixture f;
+    struct client c[3];
+    struct client_comm comms[3];
+    struct occl_engine_op_view view;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 3, &f);
+    clients_make_comm(c, 3, 16, comms);
+    memset(&view, 0, sizeof view);
+    view.comm_uid = comms[0].uid;
+    view.key = (struct occl_op_key){1u << 16 | 2u, 0, 0};
+    view.signature.kind = OCCL_OP_SEND;
+    view.arrived_mask = 2;
+    fake_engine_set_ops(&view, 1);
+    assert_int_equal(client_comm_end(&c[0], comms[0].number, OCCL_END_DESTROY), OCCL_OK);
+    (void)fixture_pump(&f, 50, NULL, NULL);
+    assert_int_equal(fake_engine_counts().fails, 0);
+    view.key = (struct occl_op_key){1u << 16 | 0u, 0, 0};
+    fake_engine_set_ops(&view, 1);
+    assert_true(client_event(&c[1], OCCL_EVENT_COMM, 1000));
+    assert_int_equal(fake_engine_counts().fails, 1);
+    assert_int_equal(fake_engine_counts().last_fail_status, OCCL_E_PEER_FAILED);
+    assert_int_equal(fake_engine_counts().last_fail_rank, 0);
+    for (int i = 0; i < 3; i++)
+        client_comm_unmap(&comms[i]);
+    close_all(c, 3);
+    fixture_stop(&f);
+}
+
 static void revoke_and_abort_reach_everybody(void **state) {
     static const struct {
         uint32_t how;
@@ -635,6 +667,7 @@ int main(void) {
         cmocka_unit_test(split_fails_when_a_member_leaves),
         cmocka_unit_test(members_are_named_in_pages),
         cmocka_unit_test(destroy_ends_only_what_needs_the_leaver),
+        cmocka_unit_test(destroy_leaves_ring_ops_of_others_alone),
         cmocka_unit_test(revoke_and_abort_reach_everybody),
         cmocka_unit_test(late_claims_after_the_end_are_swept),
         cmocka_unit_test(scribbled_page_harms_only_its_job),
