@@ -167,6 +167,13 @@ uint64_t occl_sched_job_bytes(const struct occl_sched *sched, uint32_t job) {
     return j == NULL ? 0 : j->bytes;
 }
 
+/* Time never runs backwards in here, even if the caller's sources differ by a little. */
+static uint64_t clock_at(struct occl_sched *s, uint64_t now_ns) {
+    if (now_ns > s->clock_ns)
+        s->clock_ns = now_ns;
+    return s->clock_ns;
+}
+
 /* ---- ops ---- */
 static uint32_t op_find(const struct occl_sched *s, uint64_t id) {
     uint32_t index = (uint32_t)id;
@@ -228,7 +235,7 @@ int occl_sched_add(struct occl_sched *sched, const struct occl_sched_op *op, uin
     o->op_class = (uint8_t)op->op_class;
     o->vain = 0;
     memset(&o->give_up, 0, sizeof o->give_up);
-    o->last_visit_ns = now_ns;
+    o->last_visit_ns = clock_at(sched, now_ns);
     o->last_visit_no = sched->stats.decisions;
     occl_sched_list_insert(sched, &q->age, link_age(index), OCCL_SCHED_NONE);
     occl_sched_list_insert(sched, &q->arrival, link_arrival(sched, index), OCCL_SCHED_NONE);
@@ -420,6 +427,7 @@ static uint32_t decide(struct occl_sched *s, uint64_t now_ns, bool *out_aged) {
 bool occl_sched_next(struct occl_sched *sched, uint64_t now_ns,
                      struct occl_sched_visit *out_visit) {
     bool aged;
+    now_ns = clock_at(sched, now_ns);
     uint32_t op = decide(sched, now_ns, &aged);
     if (op == OCCL_SCHED_NONE)
         return false;
@@ -480,6 +488,7 @@ int occl_sched_report(struct occl_sched *sched, uint64_t id, const struct occl_s
     if (op == OCCL_SCHED_NONE || ops_of(sched)[op].state != OP_VISITED)
         return OCCL_E_HANDLE;
     struct op_slot *o = &ops_of(sched)[op];
+    now_ns = clock_at(sched, now_ns);
     occl_sched_charge(sched, o->job, o->op_class, report->bytes);
     if (report->slices > 0) {
         learn(sched, o, report, now_ns);

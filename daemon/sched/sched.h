@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The scheduler of one run slot (a lane, a GPU block, a simulated lane): which of its ops is
  * visited next, with how much patience and for how many slices. Pure: no clock, no thread, no I/O;
- * time is passed in as nanoseconds that never decrease. The README states and proves its bounds.
+ * time is passed in as nanoseconds, and an earlier one than before counts as the latest. The README
+ * states and proves its bounds.
  *
  *     visit = occl_sched_next(now)         nothing to do: false
  *     run at most visit.slices_max slices; while blocked, keep looking for visit.patience_ns, after

@@ -73,6 +73,7 @@ struct occl_sched {
     struct occl_sched_config config; /* defaults filled in */
     struct occl_sched_stats stats;
     uint64_t aged_decision; /* number of the last aged decision */
+    uint64_t clock_ns;      /* latest time that was passed in */
     uint32_t looks_left;
     uint32_t last_op; /* index, to count switches */
     uint32_t free_op; /* head of the chain through the age links */

@@ -158,6 +158,24 @@ static void lower_classes_age(void **state) {
     assert_true(aged * 4 <= decisions + 4);
 }
 
+/* A source of time that goes back a little makes nobody old. */
+static void time_does_not_run_backwards(void **state) {
+    struct occl_sched_visit v;
+    (void)state;
+    start_default();
+    uint32_t job = job_of(1, 1, 1, 1);
+    add(job, 0, 0);
+    now += 1000;
+    add(job, 3, 3);
+    for (int i = 0; i < 20; i++) {
+        assert_true(occl_sched_next(sched, now - 900 + 50 * (uint64_t)(i % 3), &v));
+        assert_int_equal(v.user, 3);
+        assert_false(v.aged);
+        report(v.id, OCCL_SCHED_BUDGET, 1, SLICE_BYTES);
+        now -= SLICE_NS;
+    }
+}
+
 /* With so many old bulk ops that all are due all the time, the urgent op keeps its three quarters.
  */
 static void ageing_takes_a_quarter_at_most(void **state) {
@@ -597,6 +615,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(urgent_class_first, teardown),
         cmocka_unit_test_teardown(lower_classes_age, teardown),
+        cmocka_unit_test_teardown(time_does_not_run_backwards, teardown),
         cmocka_unit_test_teardown(ageing_takes_a_quarter_at_most, teardown),
         cmocka_unit_test_teardown(weights_share_bytes, teardown),
         cmocka_unit_test_teardown(jobs_share_inside_their_tenant, teardown),
