@@ -306,6 +306,11 @@ int client_direct_result(struct client_op *op, uint32_t state);
 /* One member's bytes to itself: communicators of one rank. */
 void client_single_result(struct client_op *op);
 
+/* The member is a rank of this very process. Process ids do not tell: two ranks in pid namespaces
+ * of their own may both be process 2. */
+static inline bool client_same_process(const struct occl_member *member) {
+    return member->session_id == occl_lib.welcome.session_id;
+}
 /* Rank of a member of an op's record. */
 uint32_t client_member_rank(const struct client_op *op, uint32_t member);
 /* local.c: claims and runs strands of a LOCAL record until none is left. */

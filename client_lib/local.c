@@ -3,7 +3,6 @@
  * slice; between two slices the thread looks whether the op still goes on, whether the job may go
  * on (weights), and gives the core to others when ranks outnumber cores. */
 #include <sched.h>
-#include <unistd.h>
 
 #include "client_lib/client.h"
 #include "gpu/host/fp_env.h"
@@ -50,7 +49,7 @@ static int resolve(struct client_op *op, struct view *v, uint32_t member,
         out_side->ptr = comm->m.base + ref.offset;
         return OCCL_OK;
     case OCCL_SPACE_PRIVATE:
-        if (who->own_pid == (uint32_t)getpid()) {
+        if (client_same_process(who)) {
             union {
                 uint64_t address;
                 char *ptr;
