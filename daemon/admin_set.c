@@ -141,6 +141,7 @@ static int set_tenant(struct change *change) {
             number > change->query->daemon->charge.limit_bytes)
             return bad_value(change, "a size of at most registered_max");
         tenant->charge.limit_bytes = number;
+        tenant->quota_set = true;
         return OCCL_OK;
     }
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
@@ -150,6 +151,10 @@ static int set_tenant(struct change *change) {
         status = number_of(change, 1, 1000000, &number);
         if (status == OCCL_OK) {
             *table[i].place = number;
+            if (i == 0)
+                tenant->weight_set = true;
+            else
+                tenant->quota_set = true;
             apply_all(tenant);
         }
         return status;
@@ -189,6 +194,7 @@ static int set_daemon(struct change *change) {
         (void)snprintf(daemon->origins.text[key - keys], OCCL_CONFIG_ORIGIN_BYTES, "set");
         if (occl_log_level_parse(daemon->config.log_level, &level) == OCCL_OK && daemon->log)
             occl_log_set_level(daemon->log, level);
+        occl_tenant_reload(daemon);
         occl_metrics_wake(daemon);
     }
     free(fresh);

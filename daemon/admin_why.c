@@ -305,6 +305,9 @@ static void add_failure(struct answer *answer, const struct occl_job *job,
         .age_ns = age,
         .rank = failure->rank,
     };
+    /* A job that has made a communicator since has gone on without the failed one. */
+    if (job->last_comm_ns > failure->at_ns)
+        return;
     add_culprit(answer, &culprit);
     answer->problem = true;
 }

@@ -157,6 +157,7 @@ int occl_comm_create(const struct occl_comm_request *request, uint64_t *out_uid,
     HASH_ADD(in_daemon, daemon->comms, uid, sizeof comm->uid, comm);
     comm->job->comm_count++;
     comm->job->comms_total++;
+    comm->job->last_comm_ns = comm->born_ns;
     comm->job->registered_bytes += comm->records.page_bytes;
     tenant->communicators++;
     *out_uid = comm->uid;

@@ -127,8 +127,8 @@ static void tell_of_leaver(struct occl_comm *comm, uint32_t leaver) {
     occl_why_member_left(comm, leaver);
 }
 
-/* Ring ops of the others go on. One that needs a rank which has left can never complete, and the engine
- * ends the ring ops of a communicator only together: so the first such op ends them all. */
+/* Ring ops of the others go on. One that needs a rank which has left can never complete, and the
+ * engine ends the ring ops of a communicator only together: so the first such op ends them all. */
 static void end_ring_ops(struct occl_comm *comm) {
     struct occl_daemon *daemon = daemon_of(comm);
     struct occl_op_list list = {NULL, 0, 0, false};
@@ -225,6 +225,7 @@ void occl_comm_end(struct occl_comm *comm, enum occl_comm_state state, int statu
     occl_engine_comm_fail(daemon->engine, comm->uid, status, about_rank);
     occl_split_fail_all(comm, status, text);
     comm->job->endings_total++;
+    comm->job->last_ending_ns = comm->ended_ns;
     occl_why_comm_ended(comm);
     OCCL_LOG_INFO(daemon->log, "comm", "job %s %s", comm->job->name, text);
     if (comm->seats_taken)

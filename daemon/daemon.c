@@ -27,9 +27,9 @@
 static void lane_fault(void *owner, uint64_t session_id, int status, const char *reason) {
     struct occl_daemon *daemon = owner;
     struct occl_mail mail = {OCCL_MAIL_FAULT, status, session_id, 0, reason};
-    /* A full mailbox: the engine serves the session no more, and says so again on its next
-     * doorbell. */
-    (void)occl_mailbox_post(daemon->mailbox, &mail);
+    if (!occl_mailbox_post(daemon->mailbox, &mail))
+        OCCL_LOG_ERROR(daemon->log, "daemon", "session %llu: its fault (%s) found no room",
+                       (unsigned long long)(session_id >> 16), reason);
 }
 
 static void lane_notify(void *owner, uint64_t comm_uid, uint64_t rank_mask) {
@@ -168,6 +168,7 @@ void occl_daemon_reload(struct occl_daemon *daemon) {
     if (occl_log_level_parse(daemon->config.log_level, &level) == OCCL_OK)
         occl_log_set_level(daemon->log, level);
     occl_identity_find_operators(daemon);
+    occl_tenant_reload(daemon);
     occl_metrics_wake(daemon);
     OCCL_LOG_INFO(daemon->log, "daemon", "reloaded: %u values changed, %u others need a restart",
                   changed, fixed);

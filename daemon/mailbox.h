@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From lanes to the control loop: a bounded queue with many producers and one consumer, and an
  * eventfd of the daemon's own that makes the loop look into it. Producers never block and never
- * allocate. When the queue is full, faults are kept back by the caller's own flag and notices are
- * widened: the consumer is told that something was lost and then notifies everybody, which is safe
- * because a notice only says "look again". */
+ * allocate. When the queue is full, notices are widened: the consumer is told that something was
+ * lost and then notifies everybody, which is safe because a notice only says "look again". Faults
+ * cannot be widened, so a quarter of the queue is kept for them: a session faults once, and more of
+ * them than that do not fault in one round of the loop. */
 #ifndef DAEMON_MAILBOX_H
 #define DAEMON_MAILBOX_H
 

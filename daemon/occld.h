@@ -65,6 +65,7 @@ struct occl_tenant {
     struct occl_charge charge; /* shared memory: pages of sessions and communicators, regions */
     uint64_t weight;
     uint64_t quota_sessions, quota_communicators, quota_ops, quota_regions;
+    bool weight_set, quota_set;                /* by `set`: a reload leaves them alone */
     uint64_t sessions, communicators, regions; /* in use */
     TAILQ_HEAD(, occl_job) jobs;
     UT_hash_handle in_daemon;
@@ -84,7 +85,8 @@ struct occl_job {
     uint64_t born_ns;
     uint32_t next_region;
     uint32_t session_count, comm_count;
-    uint64_t comms_total, deaths_total, endings_total; /* endings: revoked, aborted, failed */
+    uint64_t comms_total, deaths_total, endings_total;    /* endings: revoked, aborted, failed */
+    uint64_t last_comm_ns, last_death_ns, last_ending_ns; /* 0: none yet */
     uint64_t ops_gone, errors_gone, bytes_gone, executed_gone_bytes; /* of communicators now gone */
     uint64_t ops_seen, ops_seen_ns; /* last change of the sum, for the job's state */
     uint64_t registered_bytes;
@@ -338,6 +340,8 @@ void occl_tenant_leave(struct occl_session *session);
 int occl_tenant_charge(struct occl_tenant *tenant, uint64_t bytes, const char *what,
                        struct occl_detail *detail);
 void occl_tenant_uncharge(struct occl_tenant *tenant, uint64_t bytes);
+/* The configuration changed: tenants and jobs take over what was not set for them alone. */
+void occl_tenant_reload(struct occl_daemon *daemon);
 /* Tells the engine about class and weights again. */
 void occl_tenant_apply(struct occl_job *job);
 

@@ -207,10 +207,15 @@ static const struct {
     [OCCL_CAUSE_REFUSED] = {"refused", false, OCCL_SESSION_CLOSED},
 };
 
+static void note_death(struct occl_job *job) {
+    job->deaths_total++;
+    job->last_death_ns = occl_loop_now_ns(job->tenant->daemon->loop);
+}
+
 static void count_end(struct occl_session *session) {
     struct occl_counters *counters = &session->daemon->counters;
     if (session->cause == OCCL_CAUSE_DIED || session->cause == OCCL_CAUSE_UNKILLABLE)
-        session->job->deaths_total++;
+        note_death(session->job);
     if (session->cause == OCCL_CAUSE_CLOSED)
         counters->closed_total++;
     if (session->cause == OCCL_CAUSE_DETACHED)

@@ -95,7 +95,7 @@ static void report_stall(struct occl_daemon *daemon, const struct occl_wait_grap
         named++;
     }
     OCCL_LOG_WARN(
-        daemon->log, "stall", "job %s communicator %s: %s waits since %.1f s for ranks %s%s",
+        daemon->log, "stall", "job %s communicator %s: %s has waited %.1f s for ranks %s%s",
         op->comm->job->name, op->comm->name, name, (double)(now - op->since_ns) / 1e9, ranks, late);
 }
 

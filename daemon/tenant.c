@@ -34,6 +34,15 @@ void occl_tenant_uncharge(struct occl_tenant *tenant, uint64_t bytes) {
     occl_charge_give(&tenant->daemon->charge, bytes);
 }
 
+static void take_quotas(struct occl_tenant *tenant) {
+    const struct occl_config *config = &tenant->daemon->config;
+    tenant->charge.limit_bytes = config->quota_registered_bytes;
+    tenant->quota_sessions = config->quota_sessions;
+    tenant->quota_communicators = config->quota_communicators;
+    tenant->quota_ops = config->quota_ops;
+    tenant->quota_regions = config->quota_regions;
+}
+
 static struct occl_tenant *find_or_make(struct occl_session *session, const char *tag,
                                         struct occl_detail *detail) {
     struct occl_daemon *daemon = session->daemon;
@@ -64,12 +73,8 @@ static struct occl_tenant *find_or_make(struct occl_session *session, const char
     tenant->id = ++daemon->next_tenant;
     tenant->uid = session->uid;
     tenant->listener = session->listener->index;
-    tenant->charge.limit_bytes = daemon->config.quota_registered_bytes;
     tenant->weight = daemon->config.tenant_weight;
-    tenant->quota_sessions = daemon->config.quota_sessions;
-    tenant->quota_communicators = daemon->config.quota_communicators;
-    tenant->quota_ops = daemon->config.quota_ops;
-    tenant->quota_regions = daemon->config.quota_regions;
+    take_quotas(tenant);
     TAILQ_INIT(&tenant->jobs);
     HASH_ADD(in_daemon, daemon->tenants, text, strlen(tenant->text), tenant);
     daemon->tenant_count++;
@@ -104,6 +109,23 @@ void occl_tenant_apply(struct occl_job *job) {
     if (occl_engine_job_set(job->tenant->daemon->engine, &config) != OCCL_OK)
         OCCL_LOG_WARN(job->tenant->daemon->log, "tenant", "job %s: new weights were refused",
                       job->name);
+}
+
+void occl_tenant_reload(struct occl_daemon *daemon) {
+    struct occl_tenant *tenant;
+    struct occl_tenant *next;
+    struct occl_job *job;
+    HASH_ITER (in_daemon, daemon->tenants, tenant, next) {
+        if (!tenant->quota_set)
+            take_quotas(tenant);
+        if (!tenant->weight_set)
+            tenant->weight = daemon->config.tenant_weight;
+        TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
+            if (!job->stall_set)
+                job->stall_interval_ns = daemon->config.stall_interval_ns;
+            occl_tenant_apply(job);
+        }
+    }
 }
 
 /* Clients read it to know whether cores are scarce. */

@@ -61,9 +61,10 @@ const char *occl_totals_state(struct occl_job *job, const struct occl_job_totals
         job->ops_seen_ns = now;
     }
     bool moves = job->ops_seen_ns && now - job->ops_seen_ns < LONG_WAIT_NS;
-    if (job->deaths_total)
+    /* A communicator made since then means that the job has gone on without the dead. */
+    if (job->last_death_ns > job->last_comm_ns)
         return "dead";
-    if (job->endings_total)
+    if (job->last_ending_ns > job->last_comm_ns)
         return "failed";
     if (job->comms_total == 0)
         return "starting";

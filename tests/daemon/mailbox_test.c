@@ -14,7 +14,7 @@
 
 static void keeps_order_and_refuses_when_full(void **state) {
     struct occl_mailbox *box;
-    struct occl_mail mail = {.kind = OCCL_MAIL_NOTIFY};
+    struct occl_mail mail = {.kind = OCCL_MAIL_FAULT};
     (void)state;
     assert_int_equal(occl_mailbox_create(8, &box), 0);
     for (uint64_t round = 0; round < 5; round++) {
@@ -30,6 +30,21 @@ static void keeps_order_and_refuses_when_full(void **state) {
         assert_true(occl_mailbox_lost(box));
         assert_false(occl_mailbox_lost(box));
     }
+    occl_mailbox_destroy(box);
+}
+
+static void a_quarter_is_kept_for_faults(void **state) {
+    struct occl_mailbox *box;
+    struct occl_mail notice = {.kind = OCCL_MAIL_NOTIFY};
+    struct occl_mail fault = {.kind = OCCL_MAIL_FAULT};
+    (void)state;
+    assert_int_equal(occl_mailbox_create(8, &box), 0);
+    for (int i = 0; i < 6; i++)
+        assert_true(occl_mailbox_post(box, &notice));
+    assert_false(occl_mailbox_post(box, &notice));
+    for (int i = 0; i < 2; i++)
+        assert_true(occl_mailbox_post(box, &fault));
+    assert_false(occl_mailbox_post(box, &fault));
     occl_mailbox_destroy(box);
 }
 
@@ -106,6 +121,7 @@ static void many_producers_one_consumer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_order_and_refuses_when_full),
+        cmocka_unit_test(a_quarter_is_kept_for_faults),
         cmocka_unit_test(descriptor_is_readable_while_there_is_mail),
         cmocka_unit_test(many_producers_one_consumer),
     };
