@@ -93,7 +93,7 @@ static int seal(const struct occl_memfd *memfd, int seals, const char *name,
 
 int occl_memfd_create(const char *name, uint64_t bytes, uint32_t flags,
                       struct occl_memfd *out_memfd, struct occl_detail *detail) {
-    struct occl_memfd made;
+    struct occl_memfd made = {-1, 0, 0};
     int status = open_sized(name, bytes, flags, &made, detail);
     if (status != OCCL_OK)
         return status;
@@ -108,7 +108,7 @@ int occl_memfd_create(const char *name, uint64_t bytes, uint32_t flags,
 
 int occl_memfd_create_one_way(const char *name, uint64_t bytes, struct occl_memfd *out_memfd,
                               void **out_base, struct occl_detail *detail) {
-    struct occl_memfd made;
+    struct occl_memfd made = {-1, 0, 0};
     void *base = NULL;
     int status = open_sized(name, bytes, 0, &made, detail);
     if (status != OCCL_OK)

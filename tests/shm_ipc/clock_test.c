@@ -17,6 +17,8 @@
 #include "shm_ipc/limits.h"
 #include "shm_ipc/status.h"
 
+static const uint64_t PAGE = OCCL_PAGE_BYTES;
+
 /* ---- clock ---- */
 
 static void system_clock_moves_forward(void **state) {
@@ -134,8 +136,8 @@ static int signal_of(void (*run)(void *), void *arg) {
 static void arena_hands_out_zeroed_memory(void **state) {
     (void)state;
     struct occl_arena arena;
-    assert_int_equal(occl_arena_create(3 * OCCL_PAGE_BYTES - 1, NULL, &arena), OCCL_OK);
-    assert_int_equal(arena.bytes, 3 * OCCL_PAGE_BYTES);
+    assert_int_equal(occl_arena_create(3 * PAGE - 1, NULL, &arena), OCCL_OK);
+    assert_int_equal(arena.bytes, 3 * PAGE);
     char *a = occl_arena_alloc(&arena, 3, 1);
     char *b = occl_arena_alloc(&arena, 100, 64);
     char *c = occl_arena_array(&arena, 10, 8, 8);
@@ -145,10 +147,10 @@ static void arena_hands_out_zeroed_memory(void **state) {
     assert_true(c >= b + 100);
     for (int i = 0; i < 100; i++)
         assert_int_equal(b[i], 0);
-    assert_null(occl_arena_alloc(&arena, 3 * OCCL_PAGE_BYTES, 1));
+    assert_null(occl_arena_alloc(&arena, 3 * PAGE, 1));
     assert_null(occl_arena_array(&arena, 1ull << 33, 1ull << 33, 8));
     assert_null(occl_arena_alloc(&arena, UINT64_MAX, 1));
-    assert_non_null(occl_arena_alloc(&arena, 2 * OCCL_PAGE_BYTES, OCCL_PAGE_BYTES));
+    assert_non_null(occl_arena_alloc(&arena, 2 * PAGE, OCCL_PAGE_BYTES));
     assert_null(occl_arena_alloc(&arena, 1, 1));
     occl_arena_destroy(&arena);
     occl_arena_destroy(&arena);
@@ -178,18 +180,18 @@ static void give_too_much(void *arg) {
 
 static void charges_follow_the_arena(void **state) {
     (void)state;
-    struct occl_charge charge = {3 * OCCL_PAGE_BYTES, 0, 0};
+    struct occl_charge charge = {3 * PAGE, 0, 0};
     struct occl_arena a, b;
-    assert_int_equal(occl_arena_create(2 * OCCL_PAGE_BYTES, &charge, &a), OCCL_OK);
-    assert_int_equal(charge.used_bytes, 2 * OCCL_PAGE_BYTES);
-    assert_int_equal(occl_arena_create(2 * OCCL_PAGE_BYTES, &charge, &b), OCCL_E_QUOTA);
-    assert_int_equal(charge.used_bytes, 2 * OCCL_PAGE_BYTES);
+    assert_int_equal(occl_arena_create(2 * PAGE, &charge, &a), OCCL_OK);
+    assert_int_equal(charge.used_bytes, 2 * PAGE);
+    assert_int_equal(occl_arena_create(2 * PAGE, &charge, &b), OCCL_E_QUOTA);
+    assert_int_equal(charge.used_bytes, 2 * PAGE);
     assert_int_equal(occl_arena_create(1, &charge, &b), OCCL_OK);
     occl_arena_destroy(&a);
     assert_int_equal(charge.used_bytes, OCCL_PAGE_BYTES);
     occl_arena_destroy(&b);
     assert_int_equal(charge.used_bytes, 0);
-    assert_int_equal(charge.peak_bytes, 3 * OCCL_PAGE_BYTES);
+    assert_int_equal(charge.peak_bytes, 3 * PAGE);
     assert_int_equal(occl_charge_take(&charge, UINT64_MAX), OCCL_E_QUOTA);
     /* Memory that the system refuses is not charged. */
     charge.limit_bytes = UINT64_MAX;

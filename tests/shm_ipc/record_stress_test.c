@@ -24,7 +24,7 @@
 #include "tests/shm_ipc/stress.h"
 
 #define MEMBERS 4u
-#define OPS (60000u / STRESS_DIVISOR)
+#define OPS (60000ull / STRESS_DIVISOR)
 #define STRANDS 5u
 
 struct shared {
@@ -117,7 +117,7 @@ static uint32_t wait_out(struct member *m, struct occl_record *rec, uint32_t fro
 }
 
 static uint64_t contribution(uint32_t op, uint32_t rank) {
-    return (uint64_t)op * 1000 + rank * 7 + 1;
+    return (uint64_t)op * 1000 + rank * 7ull + 1;
 }
 
 static void fill_line(struct occl_line *line, uint32_t op, uint32_t rank) {

@@ -356,7 +356,7 @@ static void header_is_checked(void **state) {
     assert_int_equal(occl_records_open(page, good.page_bytes, &m), OCCL_OK);
     assert_int_equal(m.ranks, 4);
     assert_ptr_equal(occl_records_header(&m), h);
-    assert_ptr_equal(occl_record_at(&m, 3), page + good.records_offset + 3 * good.record_stride);
+    assert_ptr_equal(occl_record_at(&m, 3), page + good.records_offset + 3ull * good.record_stride);
     assert_ptr_equal(occl_line_at(occl_record_at(&m, 0), 1),
                      page + good.records_offset + 128 + 256);
     assert_int_equal(occl_records_open(page, good.page_bytes - 1, &m), OCCL_E_PROTOCOL);

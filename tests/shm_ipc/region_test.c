@@ -20,7 +20,8 @@
 #include "shm_ipc/limits.h"
 #include "shm_ipc/region.h"
 
-#define BYTES (64u << 10)
+#define BYTES (64ull << 10)
+static const uint64_t PAGE = OCCL_PAGE_BYTES;
 
 static struct occl_memfd make(uint32_t flags) {
     struct occl_memfd memfd;
@@ -98,7 +99,7 @@ static void one_way_page_has_one_writer(void **state) {
     char *reader = map(&memfd, 0);
     assert_int_equal(mprotect(reader, OCCL_PAGE_BYTES, PROT_READ | PROT_WRITE), -1);
     assert_int_equal(pwrite(memfd.fd, "x", 1, 0), -1);
-    strcpy(base, "grant");
+    memcpy(base, "grant", 6);
     assert_string_equal(reader, "grant");
     occl_memfd_unmap(reader, OCCL_PAGE_BYTES);
     occl_memfd_unmap(base, OCCL_PAGE_BYTES);
@@ -200,7 +201,7 @@ static char *map_beyond_end(void) {
     int fd = memfd_create("short", MFD_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(ftruncate(fd, OCCL_PAGE_BYTES), 0);
-    char *base = mmap(NULL, 2 * OCCL_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    char *base = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     assert_true(base != MAP_FAILED);
     (void)close(fd);
     return base;
@@ -209,7 +210,7 @@ static char *map_beyond_end(void) {
 static void bus_error_becomes_a_status(void **state) {
     (void)state;
     char *base = map_beyond_end();
-    struct occl_guard_range ranges[] = {{&base, sizeof base}, {base, 2 * OCCL_PAGE_BYTES}};
+    struct occl_guard_range ranges[] = {{&base, sizeof base}, {base, 2 * PAGE}};
     assert_int_equal(occl_guard_install(), OCCL_OK);
     for (int i = 0; i < 100; i++) {
         struct access a = {base + OCCL_PAGE_BYTES + 5, 0, 0};
@@ -220,7 +221,7 @@ static void bus_error_becomes_a_status(void **state) {
         a.from = base;
         assert_int_equal(occl_guard_run(ranges, 2, touch, &a, NULL), OCCL_OK);
     }
-    (void)munmap(base, 2 * OCCL_PAGE_BYTES);
+    (void)munmap(base, 2 * PAGE);
 }
 
 static void unmapped_page_becomes_a_status(void **state) {
@@ -249,7 +250,7 @@ static void run_nested(void *arg) {
 static void outer_guard_takes_its_faults(void **state) {
     (void)state;
     char *base = map_beyond_end();
-    struct nested n = {{base, 2 * OCCL_PAGE_BYTES}, {base + OCCL_PAGE_BYTES, 0, 0}, 0};
+    struct nested n = {{base, 2 * PAGE}, {base + OCCL_PAGE_BYTES, 0, 0}, 0};
     assert_int_equal(occl_guard_install(), OCCL_OK);
     assert_int_equal(occl_guard_run(&n.range, 1, run_nested, &n, NULL), OCCL_E_FAULT);
     assert_int_equal(n.inner_status, 77);
@@ -257,7 +258,7 @@ static void outer_guard_takes_its_faults(void **state) {
     n.access.from = base;
     assert_int_equal(occl_guard_run(&n.range, 1, run_nested, &n, NULL), OCCL_OK);
     assert_int_equal(n.inner_status, OCCL_OK);
-    (void)munmap(base, 2 * OCCL_PAGE_BYTES);
+    (void)munmap(base, 2 * PAGE);
 }
 
 /* Runs in a child; returns the signal that ended it, or 0. */
@@ -292,7 +293,7 @@ static void other_faults_stay_fatal(void **state) {
     assert_int_equal(signal_of(fault_outside, &a), SIGBUS);
     assert_int_equal(signal_of(touch, &a), SIGBUS);
     assert_int_equal(signal_of(raise_bus, NULL), SIGBUS);
-    (void)munmap(base, 2 * OCCL_PAGE_BYTES);
+    (void)munmap(base, 2 * PAGE);
 }
 
 static void hole_in_huge_pages_becomes_a_status(void **state) {

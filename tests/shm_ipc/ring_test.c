@@ -46,6 +46,7 @@ static int push(struct bench *b, uint64_t value) {
 
 static void pop_expect(struct bench *b, uint64_t value) {
     struct occl_sqe entry;
+    memset(&entry, 0, sizeof entry);
     assert_int_equal(occl_sq_pop(&b->c, &entry), OCCL_OK);
     assert_int_equal(entry.user_data, value);
     assert_int_equal(entry.reserved[2], ~value);
@@ -97,7 +98,7 @@ static void full_ring_blocks_until_release(void **state) {
 static void indices_wrap(void **state) {
     (void)state;
     struct bench b;
-    uint32_t freed;
+    uint32_t freed = 0;
     set_up(&b);
     start_at(&b, UINT32_MAX - 11);
     for (uint64_t i = 0; i < 40; i++) {
@@ -187,7 +188,7 @@ static void credits_bound_completions(void **state) {
     uint32_t admitted = 0;
     struct occl_cqe cqe;
     memset(&cqe, 0, sizeof cqe);
-    for (uint64_t i = 0; i < 5 * ENTRIES; i++) {
+    for (uint64_t i = 0; i < 5ull * ENTRIES; i++) {
         assert_int_equal(occl_ring_producer_refresh(&cq, &freed), OCCL_OK);
         occl_credits_put(&daemon, freed);
         if (!occl_credits_take(&daemon))

@@ -119,6 +119,7 @@ static void doorbell_is_never_lost(void **state) {
         struct occl_cqe answer;
         uint32_t freed = 0;
         memset(&entry, 0, sizeof entry);
+        memset(&answer, 0, sizeof answer);
         entry.user_data = i;
         assert_int_equal(occl_ring_producer_refresh(&sq, &freed), OCCL_OK);
         assert_int_equal(occl_sq_push(&sq, &entry), OCCL_OK);
