@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Communicators and regions: rendezvous and what can go wrong in it, split, members, the ways to
- * leave, memory of a job. */
+/* Communicators: rendezvous and what can go wrong in it, split, members, the ways to leave. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

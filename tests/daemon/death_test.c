@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -371,6 +372,67 @@ static void D04_stopped_is_not_dead(void **state) {
     fixture_stop(&f);
 }
 
+/* ---- a process that was killed and does not go away ---- */
+
+#define FREEZER "/sys/fs/cgroup/freezer"
+
+static bool write_text(const char *folder, const char *file, const char *text) {
+    char path[192];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, file);
+    FILE *out = fopen(path, "w");
+    if (!out)
+        return false;
+    bool good = fputs(text, out) >= 0;
+    return fclose(out) == 0 && good;
+}
+
+/* The old freezer keeps even a killed process where it is. */
+static void killed_process_that_stays_is_fenced(void **state) {
+    struct fixture f;
+    struct client c;
+    struct client_comm comm;
+    struct occl_unique_id_wire id;
+    char cage[96];
+    char pid[32];
+    int status;
+    (void)state;
+    (void)snprintf(cage, sizeof cage, FREEZER "/occl-test-%d", (int)getpid());
+    if (mkdir(cage, 0755) != 0 || !write_text(cage, "freezer.state", "THAWED")) {
+        (void)rmdir(cage);
+        print_message("SKIP killed_process_that_stays_is_fenced: no cgroup v1 freezer here\n");
+        skip();
+    }
+    fixture_prepare(&f);
+    f.config.unkillable_after_ns = 300000000;
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    client_unique_id(77, &id);
+    (void)client_comm_ask(&c, &id, 0, 2, 0);
+    struct victim v = victim_start(&f, PHASE_MEMBER);
+    assert_true(fixture_pump(&f, 5000, victim_is_ready, &v));
+    assert_true(client_receive(&c, 1000));
+    client_comm_take(&c, &comm);
+    (void)client_arrive(&c, &comm, first_op, OCCL_OP_ALL_REDUCE, true, 600000000);
+    (void)snprintf(pid, sizeof pid, "%d", (int)v.pid);
+    assert_true(write_text(cage, "tasks", pid));
+    assert_true(write_text(cage, "freezer.state", "FROZEN"));
+    kill(v.pid, SIGKILL);
+    bool told = client_event(&c, OCCL_EVENT_COMM, 10000);
+    assert_true(write_text(cage, "freezer.state", "THAWED"));
+    victim_reap(&v);
+    assert_int_equal(rmdir(cage), 0);
+    assert_true(told);
+    assert_non_null(strstr(c.in.event.detail.text, "unkillable"));
+    assert_int_equal(f.daemon->counters.unkillable_total, 1);
+    json_t *answer = client_admin(&c, "{\"verb\":\"why\"}", &status);
+    const json_t *culprit = json_array_get(json_object_get(answer, "culprits"), 0);
+    assert_string_equal(json_string_value(json_object_get(culprit, "verdict")), "unkillable");
+    json_decref(answer);
+    client_comm_unmap(&comm);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
 /* D01, the part of the control side: cycles of attach, kill and attach leave the level where it
  * was. */
 static void D01_kill_cycles_keep_the_level(void **state) {
@@ -450,6 +512,7 @@ int main(void) {
         cmocka_unit_test(closing_without_detach_is_named_so),
         cmocka_unit_test(detach_is_no_failure),
         cmocka_unit_test(D04_stopped_is_not_dead),
+        cmocka_unit_test(killed_process_that_stays_is_fenced),
         cmocka_unit_test(D01_kill_cycles_keep_the_level),
         cmocka_unit_test(J02_create_destroy_keeps_descriptors),
     };
