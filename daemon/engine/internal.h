@@ -16,6 +16,9 @@
 #define DAEMON_ENGINE_INTERNAL_H
 
 #include <pthread.h>
+
+/* uthash's default hash falls through its cases without the marks that clang asks for. */
+#define HASH_FUNCTION(key_, bytes_, hash_) HASH_FNV(key_, bytes_, hash_)
 #include <uthash.h>
 
 #include "daemon/engine/engine.h"

@@ -114,6 +114,31 @@ static void no_system_call_per_op_while_awake(void **state) {
     free(data);
 }
 
+/* Submissions that come just when the lane goes to sleep: each is seen, by the doorbell or by the
+ * lane's last look. */
+static void a_lane_that_falls_asleep_misses_nothing(void **state) {
+    struct fx fx;
+    uint32_t region;
+    uint64_t random = 5;
+    (void)state;
+    fx_open(&fx, &(struct fx_options){.lanes = 1});
+    struct fx_comm *comm = fx_simple(&fx, 1);
+    void *data = fx_region(&fx, 1, 8192, &region);
+    for (uint32_t i = 0; i < 6000; i++) {
+        struct occl_sqe sqe = fx_all_reduce(comm, 0, fx_key(i, 0), 16, region, 0, 4096);
+        uint64_t until = fx_now_ns() + fx_random(&random) % 40000;
+        while (fx_now_ns() < until)
+            occl_relax();
+        fx_submit(&fx, comm, 0, &sqe);
+        fx_expect(&fx, comm, 0, (uint64_t)i << 32, OCCL_OK, OCCL_RANK_NONE);
+    }
+    struct occl_engine_counters counters;
+    occl_engine_counters(fx.engine, &counters);
+    assert_true(counters.lane_sleeps > 10);
+    fx_close(&fx);
+    free(data);
+}
+
 static uint64_t cpu_ns(void) {
     struct timespec t;
     assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t), 0);
@@ -192,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_allocates_nothing),
         cmocka_unit_test(no_system_call_per_op_while_awake),
+        cmocka_unit_test(a_lane_that_falls_asleep_misses_nothing),
         cmocka_unit_test(idle_lanes_use_no_cpu),
         cmocka_unit_test(a_cpu_that_may_not_be_used_is_no_failure),
         cmocka_unit_test(ops_are_shown),
