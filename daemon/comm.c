@@ -50,7 +50,7 @@ static void drop_page(struct occl_comm *comm) {
     occl_tenant_uncharge(comm->job->tenant, comm->records.page_bytes);
 }
 
-static void take_seat(struct occl_comm *comm, uint32_t rank, struct occl_session *session) {
+static bool take_seat(struct occl_comm *comm, uint32_t rank, struct occl_session *session) {
     struct occl_seat *seat = &comm->seats[rank];
     seat->comm = comm;
     seat->session = session;
@@ -63,7 +63,12 @@ static void take_seat(struct occl_comm *comm, uint32_t rank, struct occl_session
     seat->who.session_id = session->id;
     memcpy(seat->who.host, session->daemon->host, sizeof seat->who.host);
     HASH_ADD(in_session, session->seats, number, sizeof seat->number, seat);
+    if (!seat->in_session.tbl) {
+        seat->session = NULL;
+        return false;
+    }
     comm->seats_taken++;
+    return true;
 }
 
 static int add_to_engine(struct occl_comm *comm) {
@@ -146,15 +151,17 @@ int occl_comm_create(const struct occl_comm_request *request, uint64_t *out_uid,
     int status = make_page(comm, detail);
     if (status != OCCL_OK)
         goto free_comm;
-    for (uint32_t rank = 0; rank < comm->ranks; rank++)
-        take_seat(comm, rank, request->sessions[rank]);
-    status = add_to_engine(comm);
+    HASH_ADD(in_daemon, daemon->comms, uid, sizeof comm->uid, comm);
+    bool room = comm->in_daemon.tbl != NULL;
+    for (uint32_t rank = 0; room && rank < comm->ranks; rank++)
+        room = take_seat(comm, rank, request->sessions[rank]);
+    status = room ? add_to_engine(comm) : OCCL_E_NO_MEMORY;
     if (status != OCCL_OK) {
-        (void)occl_detail_set(detail, status, 0, "the engine has no room for a communicator");
+        (void)occl_detail_set(detail, status, 0, "no room for a communicator of %u ranks",
+                              comm->ranks);
         goto drop_seats;
     }
     TAILQ_INSERT_TAIL(&comm->job->comms, comm, in_job);
-    HASH_ADD(in_daemon, daemon->comms, uid, sizeof comm->uid, comm);
     comm->job->comm_count++;
     comm->job->comms_total++;
     comm->job->last_comm_ns = comm->born_ns;
@@ -168,6 +175,8 @@ int occl_comm_create(const struct occl_comm_request *request, uint64_t *out_uid,
     return OCCL_OK;
 drop_seats:
     give_seats_back(comm);
+    if (comm->in_daemon.tbl)
+        HASH_DELETE(in_daemon, daemon->comms, comm);
     drop_page(comm);
 free_comm:
     free(comm);

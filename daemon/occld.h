@@ -26,6 +26,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 #include <sys/types.h>
+
+/* A table that cannot grow refuses the element (its tbl stays NULL) instead of ending the process.
+ */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "daemon/config.h"

@@ -103,16 +103,20 @@ void occl_region_handle_alloc(struct occl_session *session,
     region->job = job;
     region->owner = session;
     region->number = ++job->next_region;
+    HASH_ADD(in_job, job->regions, number, sizeof region->number, region);
+    bool room = region->in_job.tbl != NULL;
     int status =
-        furnish(region, bytes, msg->flags & OCCL_REGION_HUGE ? OCCL_MEMFD_HUGE : 0, &detail);
+        room ? furnish(region, bytes, msg->flags & OCCL_REGION_HUGE ? OCCL_MEMFD_HUGE : 0, &detail)
+             : occl_detail_set(&detail, OCCL_E_NO_MEMORY, 0, "no memory for a region");
     if (status != OCCL_OK) {
+        if (room)
+            HASH_DELETE(in_job, job->regions, region);
         free(region);
         occl_session_reply_detail(session, request, &detail);
         return;
     }
     tenant->regions++;
     job->registered_bytes += region->memfd.bytes;
-    HASH_ADD(in_job, job->regions, number, sizeof region->number, region);
     send_region(session, request, region);
 }
 

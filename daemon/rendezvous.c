@@ -129,6 +129,11 @@ start(struct occl_session *session, const struct occl_msg_comm_create *msg, cons
     (void)snprintf(meeting->name, sizeof meeting->name, "%s", msg->name[0] ? msg->name : "unnamed");
     meeting->named = msg->name[0] != '\0';
     HASH_ADD(in_daemon, session->daemon->meetings, secret, sizeof meeting->secret, meeting);
+    if (!meeting->in_daemon.tbl) {
+        free(meeting);
+        free(waiters);
+        return NULL;
+    }
     return meeting;
 }
 

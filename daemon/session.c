@@ -176,11 +176,16 @@ void occl_session_accept(struct occl_listener *listener, int fd) {
     session->pidfd_watch = (struct occl_watch){-1, pidfd_ready, session, 0};
     session->deadline = (struct occl_timer){.fired = hello_overdue, .owner = session};
     STAILQ_INIT(&session->queue);
+    HASH_ADD(in_daemon, daemon->sessions, id, sizeof session->id, session);
+    if (!session->in_daemon.tbl) {
+        close(fd);
+        free(session);
+        return;
+    }
     if (daemon->stray_count >= daemon->config.strays_max)
         drop_oldest_stray(daemon);
     TAILQ_INSERT_TAIL(&daemon->strays, session, in_list);
     daemon->stray_count++;
-    HASH_ADD(in_daemon, daemon->sessions, id, sizeof session->id, session);
     if (occl_identity_read(session, &detail) != OCCL_OK ||
         occl_loop_watch_add(daemon->loop, &session->socket_watch, OCCL_LOOP_READABLE) != OCCL_OK ||
         occl_loop_timer_set(daemon->loop, &session->deadline,

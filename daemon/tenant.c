@@ -77,6 +77,11 @@ static struct occl_tenant *find_or_make(struct occl_session *session, const char
     take_quotas(tenant);
     TAILQ_INIT(&tenant->jobs);
     HASH_ADD(in_daemon, daemon->tenants, text, strlen(tenant->text), tenant);
+    if (!tenant->in_daemon.tbl) {
+        free(tenant);
+        (void)occl_detail_set(detail, OCCL_E_NO_MEMORY, 0, "no memory for a tenant");
+        return NULL;
+    }
     daemon->tenant_count++;
     return tenant;
 }
