@@ -70,7 +70,7 @@ static void run(const char *command) {
     read_all("shell.err", result.err);
 }
 
-static char *format(const char *fmt, va_list args) {
+__attribute__((format(printf, 1, 0))) static char *format(const char *fmt, va_list args) {
     char *text = NULL;
     assert_true(vasprintf(&text, fmt, args) >= 0);
     return text;
@@ -93,8 +93,8 @@ const struct shell_result *shell_expect(int code, const char *fmt, ...) {
     va_end(args);
     run(command);
     if (result.code != code)
-        print_error("%s\n--- status %d, expected %d; out:\n%s--- err:\n%s---\n", command,
-                    result.code, code, result.out, result.err);
+        print_error("%s\n--- status %d, expected %d; err:\n%s--- out:\n%s---\n", command,
+                    result.code, code, result.err, result.out);
     free(command);
     assert_int_equal(result.code, code);
     return &result;
