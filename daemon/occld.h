@@ -30,6 +30,8 @@
 /* A table that cannot grow refuses the element (its tbl stays NULL) instead of ending the process.
  */
 #define HASH_NONFATAL_OOM 1
+/* The default falls through between switch labels, which clang refuses to take unannotated. */
+#define HASH_FUNCTION(key_, bytes_, out_hash_) HASH_FNV(key_, bytes_, out_hash_)
 #include <uthash.h>
 
 #include "daemon/config.h"
