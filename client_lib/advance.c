@@ -67,11 +67,11 @@ static void try_abort(struct client_op *op, uint32_t from) {
 static bool settled(struct client_op *op) {
     uint64_t dead = occl_observe64(&occl_records_header(&op->comm->m)->dead_mask);
     uint32_t busy_rank = OCCL_RANK_NONE;
-    if (occl_observe32(&op->rec->lanes_busy) && !occl_peek32(&occl_lib.lost))
+    if (occl_look32(&op->rec->lanes_busy) && !occl_peek32(&occl_lib.lost))
         busy_rank = op->comm->rank; /* a lane: it leaves within a slice */
     for (uint32_t i = 0; i < op->members; i++) {
         uint32_t rank = client_member_rank(op, i);
-        if (occl_observe32(&occl_line_at(op->rec, i)->busy) && !(dead >> (rank & 63) & 1))
+        if (occl_look32(&occl_line_at(op->rec, i)->busy) && !(dead >> (rank & 63) & 1))
             busy_rank = rank;
     }
     if (busy_rank == OCCL_RANK_NONE)

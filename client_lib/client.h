@@ -328,10 +328,10 @@ int client_remote_strand(const struct occl_local_plan *plan, uint32_t index,
                          const struct client_side *inputs, const struct client_side *outputs,
                          uint32_t *out_member);
 
-/* spill.c: the ring. Reserve takes a completion credit; wait: until one is free. */
+/* spill.c: the ring. Reserve takes a completion credit; WOULD_BLOCK when none is free. */
 int client_ring_start(const struct occl_session_shape *shape);
 void client_ring_stop(void);
-int client_ring_reserve(bool wait);
+int client_ring_reserve(void);
 void client_ring_unreserve(void);
 int client_ring_submit(struct client_op *op);
 int client_ring_execute(struct client_op *op);

@@ -58,25 +58,18 @@ void client_ring_stop(void) {
     occl_lib.ring = NULL;
 }
 
-int client_ring_reserve(bool wait) {
+int client_ring_reserve(void) {
     struct client_ring *ring = occl_lib.ring;
-    for (uint32_t round = 0;; round++) {
-        pthread_mutex_lock(&ring->sq_lock);
-        bool taken = occl_credits_take(&ring->credits);
-        pthread_mutex_unlock(&ring->sq_lock);
-        if (taken)
-            return OCCL_OK;
-        int status = client_enter();
-        if (status)
-            return status;
-        if (!wait)
-            return client_fail(OCCL_WOULD_BLOCK,
-                               "%u operations of this process wait in the daemon, the limit; wait "
-                               "for some of them first",
-                               ring->slot_count);
-        client_ring_reap();
-        client_nap(round);
-    }
+    client_ring_reap();
+    pthread_mutex_lock(&ring->sq_lock);
+    bool taken = occl_credits_take(&ring->credits);
+    pthread_mutex_unlock(&ring->sq_lock);
+    if (taken)
+        return OCCL_OK;
+    return client_fail(OCCL_WOULD_BLOCK,
+                       "%u operations of this process wait in the daemon, the limit; wait for some "
+                       "of them first",
+                       ring->slot_count);
 }
 
 void client_ring_unreserve(void) {

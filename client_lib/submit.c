@@ -53,18 +53,22 @@ static int enter(struct client_op *op, bool reserved, enum occl_enter *out_how) 
     op->place = occl_place_of(op->key, comm->m.records);
     op->rec = occl_record_at(&comm->m, op->place.slot);
     *out_how = occl_record_enter(op->rec, op->place.print, false);
-    for (uint32_t i = 0; *out_how == OCCL_ENTER_RING && i < OCCL_YIELDS_BEFORE_SLEEP; i++) {
+    /* The untagged stream walks the slots in order, so its slot is held by an earlier op of the
+     * same stream, which is about to end; a tagged op's slot by anything. */
+    uint32_t patience = op->tag ? OCCL_YIELDS_BEFORE_SLEEP : 4 * OCCL_YIELDS_BEFORE_SLEEP;
+    for (uint32_t i = 0; *out_how == OCCL_ENTER_RING && i < patience; i++) {
         client_nap(i);
         *out_how = occl_record_enter(op->rec, op->place.print, false);
     }
-    if (*out_how != OCCL_ENTER_RING)
-        return OCCL_OK;
-    if (!reserved) {
+    if (*out_how == OCCL_ENTER_RING && reserved)
+        *out_how = occl_record_enter(op->rec, op->place.print, true);
+    else if (*out_how == OCCL_ENTER_RING)
+        status = OCCL_WOULD_BLOCK; /* the caller reserves ring room and comes again */
+    if (*out_how == OCCL_ENTER_FULL)
+        status = OCCL_WOULD_BLOCK; /* nothing was counted */
+    if (status)
         client_tag_back(op, instance);
-        return OCCL_WOULD_BLOCK; /* the caller reserves ring room and comes again */
-    }
-    *out_how = occl_record_enter(op->rec, op->place.print, true);
-    return OCCL_OK;
+    return status;
 }
 
 /* ---- payload ---- */
@@ -216,10 +220,24 @@ static int submit_ring(struct client_op *op) {
     return status;
 }
 
+/* All completion credits are taken, or the slot's overflow count is at its limit: thousands of ops
+ * of this process wait in the daemon. Either ends when some of them do; the slot may become free.
+ */
+static int wait_for_room(struct client_comm *comm, uint32_t round) {
+    uint32_t rank;
+    int status = client_comm_state(comm, &rank);
+    if (status)
+        return client_fail(status, "communicator %s: %s", comm->name, occl_status_text(status));
+    client_ring_reap();
+    client_nap(round);
+    return OCCL_OK;
+}
+
 int client_submit(struct client_op *op) {
     struct client_comm *comm = op->comm;
     enum occl_enter how = OCCL_ENTER_RING;
     bool reserved = false;
+    uint32_t round = 0;
     op->status = OCCL_PENDING;
     op->about_rank = OCCL_RANK_NONE;
     op->about_field = OCCL_FIELD_NONE;
@@ -239,15 +257,21 @@ int client_submit(struct client_op *op) {
         pthread_mutex_lock(&comm->lock);
         int status = enter(op, reserved, &how);
         pthread_mutex_unlock(&comm->lock);
-        if (status == OCCL_WOULD_BLOCK)
-            status = client_ring_reserve(!(op->flags & OCCL_OP_NO_WAIT_FOR_ROOM));
-        else if (status == OCCL_OK)
+        if (status == OCCL_OK)
             break;
+        bool may_wait = !(op->flags & OCCL_OP_NO_WAIT_FOR_ROOM);
+        if (status == OCCL_WOULD_BLOCK && !reserved) {
+            status = client_ring_reserve();
+            reserved = status == OCCL_OK;
+        }
+        if (status == OCCL_WOULD_BLOCK && may_wait)
+            status = wait_for_room(comm, round++);
         if (status) {
+            if (reserved)
+                client_ring_unreserve();
             occl_note32(&op->phase, CLIENT_OP_INACTIVE);
             return status;
         }
-        reserved = true;
     }
     if (how == OCCL_ENTER_RING) {
         comm->last_path = CLIENT_PATH_RING;
