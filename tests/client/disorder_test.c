@@ -218,7 +218,7 @@ static void test_A02_burst_against_a_slow_peer(void **state) {
 static int a03(struct world_rank *me) {
     enum { N = 10000000 / 4 };
     struct occl_comm x, y;
-    float *out = malloc(N * 4), *in = malloc(N * 4);
+    float *out = world_alloc(N * 4), *in = world_alloc(N * 4);
     struct occl_request send;
     WORLD_OK(occl_comm_split(me->comm, 0, me->rank, NULL, &x));
     WORLD_OK(occl_comm_split(me->comm, 0, me->rank, NULL, &y));
@@ -271,7 +271,7 @@ struct a05_arg {
 static int a05_ops(struct world_rank *me, uint32_t tag) {
     static const size_t sizes[3] = {0, 10, 30000};
     size_t count = sizes[tag];
-    float *a = malloc(count * 4), *b = malloc(count * 4);
+    float *a = world_alloc(count * 4), *b = world_alloc(count * 4);
     struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
     attr.tag = tag;
     for (int i = 0; i < 100; i++) {

@@ -141,8 +141,8 @@ static int loop_until_error(struct world_rank *me, const struct loop_arg *arg,
         WORLD_OK(occl_mem_alloc(arg->count * 4, &p));
         WORLD_OK(occl_mem_alloc(arg->count * 4, &q));
     } else {
-        p = malloc(arg->count * 4);
-        q = malloc(arg->count * 4);
+        p = world_alloc(arg->count * 4);
+        q = world_alloc(arg->count * 4);
     }
     for (uint64_t i = 0;; i++) {
         if (i < 3)

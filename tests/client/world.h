@@ -67,6 +67,9 @@ size_t world_wrong_sum(const float *buffer, size_t count, int size, uint64_t sal
 
 double world_now(void);
 
+/* Memory that lives as long as the process, as buffers of a training step do. */
+void *world_alloc(size_t bytes);
+
 #define WORLD_CHECK(condition)                                                                 \
     do {                                                                                       \
         if (!(condition)) {                                                                    \
