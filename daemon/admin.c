@@ -162,10 +162,9 @@ static void send_answer(struct occl_admin_query *query, uint64_t request, const 
     char *text = json_dumps(answer, JSON_COMPACT);
     memset(&reply, 0, sizeof reply);
     occl_msg_init(&reply.h, OCCL_MSG_ADMIN_REPLY, request);
-    int status =
-        text ? pack(text, strlen(text), &memfd, &query->detail)
-             : occl_detail_set(&query->detail, OCCL_E_NO_MEMORY, 0, "no memory for the answer");
-    if (status == OCCL_OK) {
+    if (!text)
+        (void)occl_detail_set(&query->detail, OCCL_E_NO_MEMORY, 0, "no memory for the answer");
+    if (text && pack(text, strlen(text), &memfd, &query->detail) == OCCL_OK) {
         reply.text_bytes = strlen(text);
         occl_session_send(query->asker, &reply, sizeof reply, &memfd.fd, 1);
         occl_memfd_close(&memfd);

@@ -77,7 +77,7 @@ static struct occl_job *find_job(struct change *change) {
 
 static int set_job(struct change *change) {
     struct occl_job *job = find_job(change);
-    uint64_t number;
+    uint64_t number = 0;
     int status;
     if (!job)
         return OCCL_E_NOT_FOUND;
@@ -118,7 +118,7 @@ static void apply_all(struct occl_tenant *tenant) {
 
 static int set_tenant(struct change *change) {
     struct occl_tenant *tenant;
-    uint64_t number;
+    uint64_t number = 0;
     int status = OCCL_OK;
     HASH_FIND(in_daemon, change->query->daemon->tenants, change->name, strlen(change->name),
               tenant);

@@ -62,8 +62,7 @@ static bool take_seat(struct occl_comm *comm, uint32_t rank, struct occl_session
     seat->who.rank_hint = session->rank_hint;
     seat->who.session_id = session->id;
     memcpy(seat->who.host, session->daemon->host, sizeof seat->who.host);
-    HASH_ADD(in_session, session->seats, number, sizeof seat->number, seat);
-    if (!seat->in_session.tbl) {
+    if (!occl_table_add_seat(session, seat)) {
         seat->session = NULL;
         return false;
     }
@@ -151,8 +150,7 @@ int occl_comm_create(const struct occl_comm_request *request, uint64_t *out_uid,
     int status = make_page(comm, detail);
     if (status != OCCL_OK)
         goto free_comm;
-    HASH_ADD(in_daemon, daemon->comms, uid, sizeof comm->uid, comm);
-    bool room = comm->in_daemon.tbl != NULL;
+    bool room = occl_table_add_comm(daemon, comm);
     for (uint32_t rank = 0; room && rank < comm->ranks; rank++)
         room = take_seat(comm, rank, request->sessions[rank]);
     status = room ? add_to_engine(comm) : OCCL_E_NO_MEMORY;

@@ -106,8 +106,9 @@ static int assign_text(const struct occl_config_key *key, const char *value, con
                                "%s: %s: expected at most %u bytes, found %zu", origin, key->name,
                                key->text_bytes - 1, strlen(value));
     char *text = value_of(key, config);
+    /* Zeroed behind the text, so that whole values can be compared. */
     memset(text, 0, key->text_bytes);
-    memcpy(text, value, strlen(value));
+    (void)snprintf(text, key->text_bytes, "%s", value);
     return OCCL_OK;
 }
 

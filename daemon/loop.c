@@ -197,7 +197,7 @@ int occl_loop_timer_set(struct occl_loop *loop, struct occl_timer *timer, uint64
     if (!timer->place) {
         if (loop->timers + 1 >= loop->heap_size) {
             uint32_t size = loop->heap_size ? loop->heap_size * 2 : SLOTS_FIRST;
-            struct occl_timer **heap = realloc(loop->heap, size * sizeof *heap);
+            struct occl_timer **heap = realloc(loop->heap, size * sizeof(struct occl_timer *));
             if (!heap)
                 return OCCL_E_NO_MEMORY;
             loop->heap = heap;

@@ -24,6 +24,7 @@ struct cell {
     struct occl_mail mail;
 };
 
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): producers and consumer apart */
 struct occl_mailbox {
     struct cell *cells;
     uint64_t mask;

@@ -218,11 +218,9 @@ int main(int argc, char **argv, char **envp) {
     int code = EXIT_FAILURE;
     argp_program_version_hook = print_version;
     (void)signal(SIGPIPE, SIG_IGN);
-    if (!config || !origins)
-        return EXIT_FAILURE;
-    if (argp_parse(&argp, argc, argv, 0, NULL, &flags) != 0)
-        return EXIT_FAILURE;
-    if (flags.list_keys) {
+    if (!config || !origins || argp_parse(&argp, argc, argv, 0, NULL, &flags) != 0) {
+        (void)fprintf(stderr, "occld: no memory to start\n");
+    } else if (flags.list_keys) {
         occl_config_help(stdout);
         code = EXIT_SUCCESS;
     } else if (load_config(&flags, &sources, config, origins, &detail) != OCCL_OK) {

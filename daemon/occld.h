@@ -51,6 +51,7 @@
 #define OCCL_LISTENERS_MAX 64
 
 struct occl_session;
+struct occl_rendezvous;
 
 struct occl_listener {
     struct occl_daemon *daemon;
@@ -223,7 +224,6 @@ struct occl_comm {
     struct occl_seat seats[];
 };
 
-struct occl_rendezvous;
 struct occl_scan; /* stall.c */
 struct occl_metrics;
 
@@ -313,6 +313,14 @@ void occl_daemon_check_end(struct occl_daemon *daemon);
 void occl_placement_choose(struct occl_daemon *daemon);
 /* Memory this daemon may use: the smallest of its cgroup's limits and the machine. */
 uint64_t occl_placement_memory_bytes(void);
+
+/* ---- tables.c: insertions; false when there is no memory ---- */
+bool occl_table_add_tenant(struct occl_daemon *daemon, struct occl_tenant *tenant);
+bool occl_table_add_session(struct occl_daemon *daemon, struct occl_session *session);
+bool occl_table_add_comm(struct occl_daemon *daemon, struct occl_comm *comm);
+bool occl_table_add_meeting(struct occl_daemon *daemon, struct occl_rendezvous *meeting);
+bool occl_table_add_seat(struct occl_session *session, struct occl_seat *seat);
+bool occl_table_add_region(struct occl_job *job, struct occl_region *region);
 
 /* ---- server.c ---- */
 int occl_server_open(struct occl_daemon *daemon, struct occl_detail *detail);

@@ -103,8 +103,7 @@ void occl_region_handle_alloc(struct occl_session *session,
     region->job = job;
     region->owner = session;
     region->number = ++job->next_region;
-    HASH_ADD(in_job, job->regions, number, sizeof region->number, region);
-    bool room = region->in_job.tbl != NULL;
+    bool room = occl_table_add_region(job, region);
     int status =
         room ? furnish(region, bytes, msg->flags & OCCL_REGION_HUGE ? OCCL_MEMFD_HUGE : 0, &detail)
              : occl_detail_set(&detail, OCCL_E_NO_MEMORY, 0, "no memory for a region");

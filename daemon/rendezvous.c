@@ -25,6 +25,7 @@ static struct occl_rendezvous *find(struct occl_daemon *daemon, const uint8_t *s
 
 static void destroy(struct occl_daemon *daemon, struct occl_rendezvous *meeting) {
     occl_loop_timer_cancel(daemon->loop, &meeting->timer);
+    /* NOLINTNEXTLINE(clang-analyzer-*): the analyzer loses the links between elements */
     HASH_DELETE(in_daemon, daemon->meetings, meeting);
     free(meeting->waiters);
     free(meeting);
@@ -128,8 +129,7 @@ start(struct occl_session *session, const struct occl_msg_comm_create *msg, cons
     meeting->timer = (struct occl_timer){.fired = timed_out, .owner = meeting};
     (void)snprintf(meeting->name, sizeof meeting->name, "%s", msg->name[0] ? msg->name : "unnamed");
     meeting->named = msg->name[0] != '\0';
-    HASH_ADD(in_daemon, session->daemon->meetings, secret, sizeof meeting->secret, meeting);
-    if (!meeting->in_daemon.tbl) {
+    if (!occl_table_add_meeting(session->daemon, meeting)) {
         free(meeting);
         free(waiters);
         return NULL;
@@ -210,7 +210,7 @@ static void arm_timer(struct occl_daemon *daemon, struct occl_rendezvous *meetin
 void occl_rendezvous_handle(struct occl_session *session, const struct occl_msg_comm_create *msg) {
     struct occl_daemon *daemon = session->daemon;
     struct occl_detail detail;
-    uint8_t secret[OCCL_UNIQUE_ID_SECRET_BYTES];
+    uint8_t secret[OCCL_UNIQUE_ID_SECRET_BYTES] = {0};
     int status = check_request(msg, &detail);
     if (status == OCCL_OK && !occl_unique_id_read(&msg->unique_id, secret))
         status = occl_detail_set(&detail, OCCL_E_INVALID, 0,
@@ -223,11 +223,11 @@ void occl_rendezvous_handle(struct occl_session *session, const struct occl_msg_
                                  "this process waits for %u communicators already, the limit",
                                  session->meetings);
     struct occl_rendezvous *meeting = status == OCCL_OK ? find(daemon, secret) : NULL;
-    if (status == OCCL_OK && meeting)
+    if (meeting)
         status = admit(session, msg, meeting, &detail);
-    if (status == OCCL_OK && !meeting && !(meeting = start(session, msg, secret)))
+    else if (status == OCCL_OK && !(meeting = start(session, msg, secret)))
         status = occl_detail_set(&detail, OCCL_E_NO_MEMORY, 0, "no memory for a communicator");
-    if (status != OCCL_OK) {
+    if (status != OCCL_OK || !meeting) {
         occl_session_reply_detail(session, msg->h.request, &detail);
         return;
     }

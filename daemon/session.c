@@ -176,8 +176,7 @@ void occl_session_accept(struct occl_listener *listener, int fd) {
     session->pidfd_watch = (struct occl_watch){-1, pidfd_ready, session, 0};
     session->deadline = (struct occl_timer){.fired = hello_overdue, .owner = session};
     STAILQ_INIT(&session->queue);
-    HASH_ADD(in_daemon, daemon->sessions, id, sizeof session->id, session);
-    if (!session->in_daemon.tbl) {
+    if (!occl_table_add_session(daemon, session)) {
         close(fd);
         free(session);
         return;

@@ -181,17 +181,20 @@ static int check_request(struct occl_session *session, const struct occl_msg_com
 void occl_split_handle(struct occl_session *session, const struct occl_msg_comm_split *msg) {
     struct occl_loop *loop = session->daemon->loop;
     struct occl_seat *seat = occl_comm_seat(session, msg->comm);
-    struct occl_split *split = NULL;
     struct occl_detail detail;
-    int status = check_request(session, msg, seat, &detail);
-    if (status == OCCL_OK && !(split = find_or_start(seat->comm, msg, &detail)))
-        status = detail.status;
-    if (status == OCCL_OK && split->parts[seat->rank].session)
-        status = occl_detail_set(&detail, OCCL_E_BUSY, 0,
-                                 "split %u of communicator %s: rank %u has called it already",
-                                 msg->sequence, seat->comm->name, seat->rank);
-    if (status != OCCL_OK) {
+    if (check_request(session, msg, seat, &detail) != OCCL_OK) {
         occl_session_reply_detail(session, msg->h.request, &detail);
+        return;
+    }
+    struct occl_split *split = find_or_start(seat->comm, msg, &detail);
+    if (!split) {
+        occl_session_reply_detail(session, msg->h.request, &detail);
+        return;
+    }
+    if (split->parts[seat->rank].session) {
+        occl_session_reply(session, msg->h.request, OCCL_E_BUSY,
+                           "split %u of communicator %s: rank %u has called it already",
+                           msg->sequence, seat->comm->name, seat->rank);
         return;
     }
     split->parts[seat->rank] =

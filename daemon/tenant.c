@@ -76,8 +76,7 @@ static struct occl_tenant *find_or_make(struct occl_session *session, const char
     tenant->weight = daemon->config.tenant_weight;
     take_quotas(tenant);
     TAILQ_INIT(&tenant->jobs);
-    HASH_ADD(in_daemon, daemon->tenants, text, strlen(tenant->text), tenant);
-    if (!tenant->in_daemon.tbl) {
+    if (!occl_table_add_tenant(daemon, tenant)) {
         free(tenant);
         (void)occl_detail_set(detail, OCCL_E_NO_MEMORY, 0, "no memory for a tenant");
         return NULL;
@@ -229,17 +228,16 @@ int occl_tenant_enter(struct occl_session *session, const char *tag, const char 
     if (!tenant)
         return detail->status;
     struct occl_job *job = NULL;
-    int status = OCCL_OK;
     if (tenant->sessions >= tenant->quota_sessions)
-        status = occl_detail_set(detail, OCCL_E_QUOTA, 0,
-                                 "tenant %s has %llu of at most %llu sessions (quota_sessions)",
-                                 tenant->text, (unsigned long long)tenant->sessions,
-                                 (unsigned long long)tenant->quota_sessions);
-    else if (!(job = job_of(tenant, job_name, detail)))
-        status = detail->status;
-    if (status != OCCL_OK) {
+        (void)occl_detail_set(detail, OCCL_E_QUOTA, 0,
+                              "tenant %s has %llu of at most %llu sessions (quota_sessions)",
+                              tenant->text, (unsigned long long)tenant->sessions,
+                              (unsigned long long)tenant->quota_sessions);
+    else
+        job = job_of(tenant, job_name, detail);
+    if (!job) {
         drop_tenant(tenant);
-        return status;
+        return detail->status;
     }
     session->job = job;
     tenant->sessions++;

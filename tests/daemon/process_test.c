@@ -133,10 +133,12 @@ static uint64_t cpu_ticks(pid_t pid) {
     close(fd);
     assert_true(got > 0);
     text[got] = '\0';
-    assert_int_equal(sscanf(strrchr(text, ')'),
-                            ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
-                            &system),
-                     2);
+    /* Fields 14 and 15 of proc(5); the one behind the name in brackets is the third. */
+    char *at = strrchr(text, ')') + 2;
+    for (int field = 3; field < 14; field++)
+        at = strchr(at, ' ') + 1;
+    user = strtoul(at, &at, 10);
+    system = strtoul(at, NULL, 10);
     return user + system;
 }
 
@@ -292,7 +294,8 @@ static uint32_t threads_outside(pid_t pid, int cpu) {
         if (entry->d_name[0] == '.')
             continue;
         CPU_ZERO(&set);
-        assert_int_equal(sched_getaffinity(atoi(entry->d_name), sizeof set, &set), 0);
+        assert_int_equal(
+            sched_getaffinity((pid_t)strtol(entry->d_name, NULL, 10), sizeof set, &set), 0);
         outside += !CPU_ISSET(cpu, &set) || CPU_COUNT(&set) != 1;
     }
     closedir(folder);
