@@ -95,7 +95,7 @@ static int refusal(const struct occl_detail *said, struct occl_detail *detail) {
                            (int)strnlen(said->text, sizeof said->text), said->text);
 }
 
-static int say_hello(struct occl_admin *admin, struct occl_detail *detail) {
+static int say_hello(struct occl_admin *admin, const char *program, struct occl_detail *detail) {
     struct occl_msg_hello hello;
     memset(&hello, 0, sizeof hello);
     occl_msg_init(&hello.h, OCCL_MSG_HELLO, ++admin->request);
@@ -104,7 +104,7 @@ static int say_hello(struct occl_admin *admin, struct occl_detail *detail) {
     hello.role = OCCL_ROLE_ADMIN;
     hello.rank_hint = -1;
     hello.own_pid = (uint32_t)getpid();
-    (void)snprintf(hello.program, sizeof hello.program, "occlctl"); /* fits */
+    (void)snprintf(hello.program, sizeof hello.program, "%s", program); /* names are ours */
     int status = send_message(admin->fd, &hello, sizeof hello, detail);
     if (status != OCCL_OK)
         return status;
@@ -133,14 +133,14 @@ static int say_hello(struct occl_admin *admin, struct occl_detail *detail) {
     return OCCL_OK;
 }
 
-int occl_admin_open(const char *socket_path, int timeout_ms, struct occl_admin *out_admin,
-                    struct occl_detail *detail) {
+int occl_admin_open(const char *socket_path, const char *program, int timeout_ms,
+                    struct occl_admin *out_admin, struct occl_detail *detail) {
     struct occl_admin admin;
     memset(&admin, 0, sizeof admin);
     admin.fd = -1;
     int status = connect_to(socket_path, timeout_ms, &admin.fd, detail);
     if (status == OCCL_OK)
-        status = say_hello(&admin, detail);
+        status = say_hello(&admin, program, detail);
     if (status != OCCL_OK) {
         occl_admin_close(&admin);
         return status;

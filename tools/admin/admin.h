@@ -25,12 +25,14 @@ struct occl_admin {
     struct occl_admin_daemon daemon;
 };
 
-/* Connects to socket_path and says hello. Blocks up to timeout_ms for each of connecting and the
- * answer. The caller owns *out_admin and closes it. OCCL_OK; OCCL_E_NO_DAEMON (nobody listens);
+/* Connects to socket_path and says hello as `program`, which the daemon logs; "occlctl-run" is a
+ * launcher, for which a private daemon stays. Blocks up to timeout_ms for each of connecting and
+ * the answer. The caller owns *out_admin and closes it. OCCL_OK; OCCL_E_NO_DAEMON (nobody listens);
  * OCCL_E_PERMISSION; OCCL_E_TIMEOUT (it listens and does not answer); OCCL_E_VERSION,
  * OCCL_E_PROTOCOL and whatever the daemon answers. Nothing stays open after an error. */
-int occl_admin_open(const char *socket_path, int timeout_ms, struct occl_admin *out_admin,
-                    struct occl_detail *detail) __attribute__((warn_unused_result));
+int occl_admin_open(const char *socket_path, const char *program, int timeout_ms,
+                    struct occl_admin *out_admin, struct occl_detail *detail)
+    __attribute__((warn_unused_result));
 
 /* Sends the request object and waits up to timeout_ms for the answer, an object that the caller
  * releases with json_decref. The daemon's own error statuses are returned with its text.

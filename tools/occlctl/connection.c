@@ -79,8 +79,8 @@ bool occl_ctl_connect(const struct occl_ctl_options *options,
     int status =
         occl_locate_socket(options->socket, connection.socket, sizeof connection.socket, &detail);
     if (status == OCCL_OK)
-        status =
-            occl_admin_open(connection.socket, options->timeout_ms, &connection.admin, &detail);
+        status = occl_admin_open(connection.socket, "occlctl", options->timeout_ms,
+                                 &connection.admin, &detail);
     if (status != OCCL_OK) {
         *out_exit = occl_ctl_fail(options, status, detail.text);
         return false;

@@ -38,7 +38,7 @@ static int add_daemon(json_t *facts, const struct occl_ctl_options *options) {
     int status = occl_locate_socket(options->socket, path, sizeof path, &detail);
     if (status == OCCL_OK) {
         add_socket(facts, path);
-        status = occl_admin_open(path, options->timeout_ms, &admin, &detail);
+        status = occl_admin_open(path, "occlctl", options->timeout_ms, &admin, &detail);
     }
     json_t *request = status == OCCL_OK ? json_pack("{s:s}", "verb", "doctor") : NULL;
     json_t *reply = NULL;

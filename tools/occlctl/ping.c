@@ -61,7 +61,7 @@ int occl_ctl_version(const struct occl_ctl_options *options, int argc, char **ar
     struct occl_admin admin = {.fd = -1};
     int status = occl_locate_socket(options->socket, path, sizeof path, &detail);
     if (status == OCCL_OK)
-        status = occl_admin_open(path, options->timeout_ms, &admin, &detail);
+        status = occl_admin_open(path, "occlctl", options->timeout_ms, &admin, &detail);
     occl_admin_close(&admin);
     if (options->json) {
         json_t *daemon =

@@ -259,7 +259,8 @@ static bool is_passing(int status) {
 
 static int connect_admin(const struct occl_run_options *options, struct occl_run_daemon *daemon,
                          struct occl_detail *detail) {
-    return occl_admin_open(daemon->socket, options->ctl.timeout_ms, &daemon->admin, detail);
+    return occl_admin_open(daemon->socket, "occlctl-run", options->ctl.timeout_ms, &daemon->admin,
+                           detail);
 }
 
 /* With the base locked: uses a daemon that lives, waits for one that is starting or ending, and

@@ -12,7 +12,7 @@
 void occl_perf_admin_open(struct occl_perf_bench *bench) {
     char path[OCCL_SOCKET_PATH_BYTES];
     if (occl_locate_socket(NULL, path, sizeof path, NULL) != OCCL_OK ||
-        occl_admin_open(path, TIMEOUT_MS, &bench->admin, NULL) != OCCL_OK)
+        occl_admin_open(path, "occl-perf", TIMEOUT_MS, &bench->admin, NULL) != OCCL_OK)
         bench->admin.fd = -1;
 }
 
