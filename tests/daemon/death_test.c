@@ -25,7 +25,7 @@
 #define SLOWNESS 10
 #endif
 /* Ten milliseconds after the kernel reports the exit, times the tolerance of tests. */
-#define DEATH_BOUND_MS (10u * SLOWNESS)
+#define DEATH_BOUND_MS (10ull * SLOWNESS)
 
 enum phase {
     PHASE_CONNECTED,

@@ -178,6 +178,24 @@ static void malformed_messages_end_only_their_session(void **state) {
     fixture_stop(&f);
 }
 
+/* Unread messages at the close would reset the connection before the client has read the reason. */
+static void reason_is_readable_behind_unread_messages(void **state) {
+    struct fixture f;
+    struct client c;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    for (int i = 0; i < 5; i++)
+        client_send(&c, "garbage", 7, -1);
+    (void)fixture_pump(&f, 20, NULL, NULL);
+    assert_null(f.daemon->sessions);
+    assert_true(client_receive(&c, 1000));
+    assert_int_equal(client_status(&c), OCCL_E_PROTOCOL);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
 static void random_datagrams_do_no_harm(void **state) {
     struct fixture f;
     uint32_t seed = 1;
@@ -527,6 +545,7 @@ int main(void) {
         cmocka_unit_test(other_versions_are_refused_with_both_ranges),
         cmocka_unit_test(bad_hello_says_what),
         cmocka_unit_test(malformed_messages_end_only_their_session),
+        cmocka_unit_test(reason_is_readable_behind_unread_messages),
         cmocka_unit_test(random_datagrams_do_no_harm),
         cmocka_unit_test(M01_strays_are_dropped),
         cmocka_unit_test(too_many_strays_drop_the_oldest),
