@@ -288,6 +288,17 @@ static void launchers_at_once_share_one_daemon(void **state) {
     assert_nothing_left();
 }
 
+static void whoever_leaves_last_takes_the_folder_away(void **state) {
+    (void)state;
+    /* The first launcher is gone for long when the second one's job ends. */
+    const struct shell_result *r = shell_expect(
+        0,
+        RUN "-n 1 sleep 0.5 & sleep 0.2; " RUN
+            "-n 1 sh -c 'sleep 4; ls -d %s/occl-%u/*'; wait; test ! -e %s/occl-%u",
+        ctl, fake, ctl, "/nonexistent", folder, (unsigned)geteuid(), folder, (unsigned)geteuid());
+    assert_non_null(strstr(r->out, "/run-"));
+}
+
 static void a_starting_daemon_is_waited_for(void **state) {
     (void)state;
     (void)shell_expect(0, "umask 077; mkdir -p %s/occl-%u/late", folder, (unsigned)geteuid());
@@ -326,6 +337,7 @@ int main(void) {
         CASE(a_running_daemon_is_used),
         CASE(a_second_shell_finds_and_shares_the_private_daemon),
         CASE(launchers_at_once_share_one_daemon),
+        CASE(whoever_leaves_last_takes_the_folder_away),
         CASE(a_starting_daemon_is_waited_for),
     };
     return cmocka_run_group_tests_name("occlctl_run", tests, NULL, NULL);

@@ -38,7 +38,7 @@ struct occl_run_options {
 
 struct occl_run_daemon {
     char socket[OCCL_SOCKET_PATH_BYTES];
-    char base[OCCL_SOCKET_PATH_BYTES];   /* of a private daemon that we started; "" otherwise */
+    char base[OCCL_SOCKET_PATH_BYTES];   /* of a private daemon; "" otherwise */
     char folder[OCCL_SOCKET_PATH_BYTES]; /* its own */
     pid_t pid;                           /* 0: not ours */
     struct occl_admin admin; /* held while the ranks run, so that a private daemon stays */
@@ -49,8 +49,8 @@ struct occl_run_daemon {
  * with its text and nothing left behind. */
 int occl_run_daemon_open(const struct occl_run_options *options, struct occl_run_daemon *out_daemon,
                          struct occl_detail *detail) __attribute__((warn_unused_result));
-/* Lets go of the daemon. If we started it and it ends within two seconds, its folder is removed; if
- * others use it, it stays theirs. */
+/* Lets go of the daemon. If it is a private one and ends within two seconds, its folder is removed;
+ * if others use it, it stays theirs. */
 void occl_run_daemon_close(const struct occl_run_options *options, struct occl_run_daemon *daemon);
 
 /* ---- run_ranks.c, run_watch.c, run_output.c ---- */

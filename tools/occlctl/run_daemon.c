@@ -21,6 +21,8 @@
 #define READY_NS 10000000000ull
 #define GONE_NS 2000000000ull
 #define STEP_NS 2000000ull
+/* Each look at a daemon that is not our child is a connection to it. */
+#define PROBE_STEP_NS 50000000ull
 #define LOG_NAME "occld.log"
 /* Each lost one means that somebody else made progress. */
 #define BASE_ATTEMPTS 10000
@@ -292,6 +294,28 @@ static int find_or_start(const struct occl_run_options *options, struct occl_run
     return status;
 }
 
+/* Notes base and folder of a private daemon that another launcher started. */
+static void note_private(struct occl_run_daemon *daemon) {
+    struct occl_locate_places places;
+    occl_locate_places_from_env(&places);
+    for (int number = 0; number < 2; number++) {
+        char base[OCCL_SOCKET_PATH_BYTES];
+        if (!occl_locate_base(&places, number, base, sizeof base) ||
+            !occl_locate_base_is_safe(base, places.uid))
+            continue;
+        size_t length = strlen(base);
+        const char *name = daemon->socket + length + 1;
+        if (strncmp(daemon->socket, base, length) != 0 || daemon->socket[length] != '/')
+            continue;
+        const char *slash = strchr(name, '/');
+        if (!slash || strcmp(slash + 1, OCCL_PRIVATE_SOCKET_NAME) != 0)
+            continue;
+        memcpy(daemon->base, base, sizeof base);
+        (void)snprintf(daemon->folder, sizeof daemon->folder, "%.*s", (int)(slash - daemon->socket),
+                       daemon->socket); /* fits: a part of it */
+    }
+}
+
 int occl_run_daemon_open(const struct occl_run_options *options, struct occl_run_daemon *out_daemon,
                          struct occl_detail *detail) {
     struct occl_run_daemon daemon;
@@ -312,6 +336,8 @@ int occl_run_daemon_open(const struct occl_run_options *options, struct occl_run
         occl_run_daemon_close(options, &daemon);
         return status;
     }
+    if (daemon.pid == 0)
+        note_private(&daemon);
     if (options->ctl.verbose)
         (void)fprintf(stderr, "occlctl run: %s %s\n",
                       daemon.pid ? "started a private daemon at" : "using the daemon at",
@@ -337,26 +363,47 @@ static bool is_unused(const struct occl_run_options *options, struct occl_run_da
     return unused;
 }
 
+/* Whether the daemon has ended: our child by its status, another's by its socket and its lock. */
+static bool has_ended(const struct occl_run_daemon *daemon) {
+    if (daemon->pid > 0)
+        return waitpid(daemon->pid, NULL, WNOHANG) == daemon->pid;
+    if (occl_locate_probe(daemon->socket) == OCCL_SOCKET_LIVE)
+        return false;
+    char pid_file[OCCL_SOCKET_PATH_BYTES + 16];
+    (void)snprintf(pid_file, sizeof pid_file, "%s/%s", daemon->folder,
+                   OCCL_PRIVATE_PID_NAME); /* fits */
+    int fd = open(pid_file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return errno == ENOENT;
+    bool ended = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    (void)close(fd); /* unlocks */
+    return ended;
+}
+
+static void remove_locked(const struct occl_run_daemon *daemon) {
+    int base_fd = open(daemon->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (base_fd >= 0 && flock(base_fd, LOCK_EX) == 0)
+        remove_folder(daemon);
+    if (base_fd >= 0)
+        (void)close(base_fd); /* unlocks */
+}
+
 void occl_run_daemon_close(const struct occl_run_options *options, struct occl_run_daemon *daemon) {
     bool ours = daemon->pid > 0;
     bool unused = ours && daemon->admin.fd >= 0 && is_unused(options, daemon);
     occl_admin_close(&daemon->admin);
-    if (!ours)
+    if (!daemon->base[0])
         return;
     if (unused)
         (void)kill(daemon->pid, SIGTERM); /* our child, not reaped */
+    /* Whoever leaves a private daemon last cleans up; one that others use is left to them. */
     uint64_t end_ns = occl_clock_now_ns(&options->ctl.clock) + GONE_NS;
     while (occl_clock_now_ns(&options->ctl.clock) < end_ns) {
-        int status;
-        if (waitpid(daemon->pid, &status, WNOHANG) == daemon->pid) {
-            int base_fd = open(daemon->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-            if (base_fd >= 0 && flock(base_fd, LOCK_EX) == 0)
-                remove_folder(daemon);
-            if (base_fd >= 0)
-                (void)close(base_fd); /* unlocks */
+        if (has_ended(daemon)) {
+            remove_locked(daemon);
             break;
         }
-        occl_clock_sleep_ns(&options->ctl.clock, STEP_NS);
+        occl_clock_sleep_ns(&options->ctl.clock, ours ? STEP_NS : PROBE_STEP_NS);
     }
     daemon->pid = 0;
 }
