@@ -64,10 +64,11 @@ struct occl_copy_job {
 };
 
 /* Instruction sets, as bits of a mask. */
-#define OCCL_ISA_PORTABLE UINT32_C(1) /* vectors of 16 bytes, whatever the compiler makes of them \
-                                       */
-#define OCCL_ISA_AVX2 UINT32_C(2)     /* with F16C */
-#define OCCL_ISA_AVX512 UINT32_C(4)   /* F, BW, DQ, VL; only on request: not the default anywhere */
+#define OCCL_ISA_PORTABLE                                                                       \
+    UINT32_C(1)                     /* vectors of 16 bytes, whatever the compiler makes of them \
+                                     */
+#define OCCL_ISA_AVX2 UINT32_C(2)   /* with F16C */
+#define OCCL_ISA_AVX512 UINT32_C(4) /* F, BW, DQ, VL; only on request: not the default anywhere */
 
 /* Both calls run on the caller's thread, neither block nor allocate, keep no pointer, and use at
  * most 9 KiB of stack. A job outside the limits above, or a pair for which occl_movers_supports is
