@@ -92,8 +92,7 @@ static void test_select_avx512_on_request(void **state) {
     (void)state;
     const struct occl_movers *movers = occl_movers_select(OCCL_ISA_AVX512);
     if (movers == NULL) {
-        printf(
-            "SKIP test_select_avx512_on_request: no AVX-512 on this CPU, its movers are untested\n");
+        printf("SKIP test_select_avx512_on_request: no AVX-512 here: its movers are untested\n");
         skip();
     }
     assert_string_equal(movers->isa, "avx512");
