@@ -170,29 +170,29 @@ static void removed_region_is_not_touched(void **state) {
 }
 
 /* Memory that cannot be had: the op fails and names the rank whose buffer it was; the lane lives.
- */
-static void unreadable_memory_is_a_fault_of_its_op(void **state) {
+ * One fault an engine: the thread sanitizer leaves signals blocked in a thread that has jumped out
+ * of a handler. */
+static void fault_of_rank_two(uint64_t count) {
     struct stage s;
-    (void)state;
-    open_stage(&s, 2);
-    const uint64_t counts[] = {1000, BIG_COUNT};
-    for (uint32_t i = 0; i < 2; i++) {
-        /* Output of rank 2. */
-        assert_int_equal(
-            mprotect(s.data + 4ull * (RANKS + 2) * BIG_COUNT, OCCL_PAGE_BYTES, PROT_READ), 0);
-        for (uint32_t r = 0; r < RANKS; r++)
-            submit(&s, r, 1 + i, counts[i]);
-        for (uint32_t r = 0; r < RANKS; r++)
-            fx_expect(&s.fx, s.comm, r, (uint64_t)(1 + i) << 32, OCCL_E_FAULT, 2);
-        assert_int_equal(mprotect(s.data + 4ull * (RANKS + 2) * BIG_COUNT, OCCL_PAGE_BYTES,
-                                  PROT_READ | PROT_WRITE),
-                         0);
-    }
+    open_stage(&s, 1);
+    char *output = s.data + 4ull * (RANKS + 2) * BIG_COUNT;
+    assert_int_equal(mprotect(output, OCCL_PAGE_BYTES, PROT_READ), 0);
     for (uint32_t r = 0; r < RANKS; r++)
-        submit(&s, r, 9, 1000);
+        submit(&s, r, 1, count);
+    for (uint32_t r = 0; r < RANKS; r++)
+        fx_expect(&s.fx, s.comm, r, 1ull << 32, OCCL_E_FAULT, 2);
+    assert_int_equal(mprotect(output, OCCL_PAGE_BYTES, PROT_READ | PROT_WRITE), 0);
+    for (uint32_t r = 0; r < RANKS; r++)
+        submit(&s, r, 9, count);
     for (uint32_t r = 0; r < RANKS; r++)
         fx_expect(&s.fx, s.comm, r, 9ull << 32, OCCL_OK, OCCL_RANK_NONE);
     close_stage(&s);
+}
+
+static void unreadable_memory_is_a_fault_of_its_op(void **state) {
+    (void)state;
+    fault_of_rank_two(1000);
+    fault_of_rank_two(BIG_COUNT);
 }
 
 static void cancel_stops_a_running_op(void **state) {
