@@ -104,15 +104,30 @@ static json_t *late_object(struct answer *answer, const struct occl_late_view *v
     return object;
 }
 
+/* A running op is a wait only while a process inside it does not run: large ops simply take long.
+ */
+static bool is_held(const struct answer *answer, const struct occl_op_view *op) {
+    for (uint32_t rank = 0; op->state != 0 && rank < op->comm->ranks; rank++) {
+        struct occl_late_view view;
+        if (!(op->busy_mask >> rank & 1))
+            continue;
+        occl_why_rank(&answer->graph, op->comm, rank, &view);
+        if (strcmp(view.verdict, "stopped") == 0 || strcmp(view.verdict, "unkillable") == 0)
+            return true;
+    }
+    return op->state == 0 && occl_opview_holders(op) != 0;
+}
+
 static void add_wait(struct answer *answer, const struct occl_op_view *op) {
     struct occl_daemon *daemon = answer->query->daemon;
     json_t *object = occl_admin_op(answer->query, op);
     json_t *late = json_array();
     uint64_t age = occl_admin_age(daemon, op->since_ns);
+    uint64_t holders = occl_opview_holders(op);
     for (uint32_t rank = 0; rank < op->comm->ranks; rank++) {
         struct occl_late_view view;
         char text[320];
-        if (!((op->members_mask & ~op->arrived_mask) >> rank & 1))
+        if (!(holders >> rank & 1))
             continue;
         occl_why_rank(&answer->graph, op->comm, rank, &view);
         occl_why_rank_text(&view, occl_loop_now_ns(daemon->loop), text, sizeof text);
@@ -140,8 +155,7 @@ static void add_wait(struct answer *answer, const struct occl_op_view *op) {
 static void add_waits(struct answer *answer) {
     for (uint32_t i = 0; i < answer->list.count; i++) {
         const struct occl_op_view *op = &answer->list.ops[i];
-        if (op->state == 0 && (op->members_mask & ~op->arrived_mask) &&
-            occl_admin_wants_op(answer->query, op) &&
+        if (is_held(answer, op) && occl_admin_wants_op(answer->query, op) &&
             json_array_size(answer->waits) < OCCL_ADMIN_OPS_MAX)
             add_wait(answer, op);
     }

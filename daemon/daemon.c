@@ -130,10 +130,21 @@ void occl_daemon_stop(struct occl_daemon *daemon) {
         end_everything(daemon);
 }
 
+/* A connected launcher stands for a job that has not attached yet: two launchers share a private
+ * daemon, and the job of one may end while the other starts its ranks. */
+static bool has_launcher(const struct occl_daemon *daemon) {
+    const struct occl_session *session;
+    TAILQ_FOREACH(session, &daemon->admins, in_list)
+    if (strcmp(session->program, OCCL_LAUNCHER_PROGRAM) == 0)
+        return true;
+    return false;
+}
+
 void occl_daemon_check_end(struct occl_daemon *daemon) {
     if (daemon->draining && daemon->rank_sessions == 0 && !daemon->stopping)
         end_everything(daemon);
-    if (daemon->private_mode && daemon->next_job && daemon->job_count == 0 && !daemon->stopping) {
+    if (daemon->private_mode && (daemon->next_job || daemon->launcher_seen) &&
+        daemon->job_count == 0 && !has_launcher(daemon) && !daemon->stopping) {
         OCCL_LOG_INFO(daemon->log, "daemon", "the last job has ended: a private daemon ends too");
         end_everything(daemon);
     }
@@ -141,7 +152,7 @@ void occl_daemon_check_end(struct occl_daemon *daemon) {
 
 static void private_alone(struct occl_timer *timer) {
     struct occl_daemon *daemon = timer->owner;
-    if (daemon->next_job == 0)
+    if (daemon->next_job == 0 && !has_launcher(daemon))
         end_everything(daemon);
 }
 

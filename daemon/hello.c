@@ -123,6 +123,9 @@ static void promote(struct occl_session *session) {
 static void admit_admin(struct occl_session *session, const struct occl_msg_hello *msg) {
     promote(session);
     session->admin = true;
+    memcpy(session->program, msg->program, sizeof session->program);
+    if (strcmp(session->program, OCCL_LAUNCHER_PROGRAM) == 0)
+        session->daemon->launcher_seen = true;
     TAILQ_INSERT_TAIL(&session->daemon->admins, session, in_list);
     welcome(session, msg->h.request);
 }

@@ -49,6 +49,8 @@
 #define OCCL_TENANT_TEXT_BYTES 96
 #define OCCL_CAUSE_BYTES 96
 #define OCCL_LISTENERS_MAX 64
+/* Says hello under this name: it holds a private daemon for the ranks it is about to start. */
+#define OCCL_LAUNCHER_PROGRAM "occlctl-run"
 
 struct occl_session;
 struct occl_rendezvous;
@@ -262,6 +264,7 @@ struct occl_daemon {
     struct occl_listener listeners[OCCL_LISTENERS_MAX];
     uint32_t listener_count;
     struct occl_session_list strays, admins;
+    bool launcher_seen; /* `occlctl run` has been connected */
     uint32_t stray_count;
     bool strays_logged;
     bool operator_gid_known;
@@ -450,6 +453,7 @@ struct occl_op_view {
     uint64_t members_mask; /* ranks that the op needs */
     uint64_t arrived_mask;
     uint64_t waiting_mask;     /* arrived, and a thread of theirs sleeps or wants to be woken */
+    uint64_t busy_mask;        /* a thread of theirs executes strands of it right now */
     uint64_t since_ns;         /* monotonic; first submission */
     uint64_t waiting_since_ns; /* latest time at which a waiting member began to wait; 0: unknown */
     uint32_t preemptions, attempts, strands, strands_done;
@@ -467,6 +471,9 @@ void occl_opview_scan_comm(struct occl_comm *comm, struct occl_op_list *list);
 /* Ops of the engine, of all communicators that exist; appended. */
 void occl_opview_scan_engine(struct occl_daemon *daemon, struct occl_op_list *list);
 void occl_opview_free(struct occl_op_list *list);
+/* Ranks that the op cannot go on without: those that have not come; while it runs, those inside it.
+ */
+uint64_t occl_opview_holders(const struct occl_op_view *op);
 const char *occl_opview_kind(uint32_t kind);
 struct occl_note_view {
     struct occl_op_key last_key;

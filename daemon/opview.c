@@ -50,6 +50,10 @@ void occl_opview_free(struct occl_op_list *list) {
     memset(list, 0, sizeof *list);
 }
 
+uint64_t occl_opview_holders(const struct occl_op_view *op) {
+    return op->state == 0 ? op->members_mask & ~op->arrived_mask : op->busy_mask;
+}
+
 static struct occl_op_view *append(struct occl_op_list *list) {
     if (list->count == list->room) {
         uint32_t room = list->room ? list->room * 2 : OPS_FIRST;
@@ -139,12 +143,16 @@ static void scan_record(struct occl_comm *comm, struct occl_record *rec,
         if (rank >= comm->ranks)
             continue;
         op.arrived_mask |= 1ull << rank;
+        if (occl_peek32(&line->busy))
+            op.busy_mask |= 1ull << rank;
         take_times(comm, line, 1ull << rank, &op);
     }
     if (first)
         return;
     op.state = kind == OCCL_REC_LOCAL ? 2 : 0;
-    if (kind == OCCL_REC_LOCAL) {
+    if (kind != OCCL_REC_LOCAL) {
+        op.busy_mask = 0;
+    } else {
         op.strands = occl_peek32(&rec->strands_next);
         op.strands_done = occl_peek32(&rec->strands_done);
     }

@@ -78,7 +78,7 @@ static void report_stall(struct occl_daemon *daemon, const struct occl_wait_grap
     char late[OCCL_DETAIL_BYTES] = "";
     uint32_t used = 0;
     uint32_t named = 0;
-    uint64_t missing = op->members_mask & ~op->arrived_mask;
+    uint64_t missing = occl_opview_holders(op);
     occl_why_op_text(op, name, sizeof name);
     occl_opview_ranges(missing, ranks, sizeof ranks);
     for (uint32_t rank = 0; rank < op->comm->ranks && named < LATE_NAMED_MAX; rank++) {
@@ -94,9 +94,10 @@ static void report_stall(struct occl_daemon *daemon, const struct occl_wait_grap
             break;
         named++;
     }
-    OCCL_LOG_WARN(
-        daemon->log, "stall", "job %s communicator %s: %s has waited %.1f s for ranks %s%s",
-        op->comm->job->name, op->comm->name, name, (double)(now - op->since_ns) / 1e9, ranks, late);
+    OCCL_LOG_WARN(daemon->log, "stall", "job %s communicator %s: %s %s %.1f s for ranks %s%s",
+                  op->comm->job->name, op->comm->name, name,
+                  op->state == 0 ? "has waited" : "runs and has waited",
+                  (double)(now - op->since_ns) / 1e9, ranks, late);
 }
 
 static void look_at_wait(struct occl_daemon *daemon, const struct occl_wait_graph *graph,
@@ -210,8 +211,7 @@ static void look_at_process(struct occl_daemon *daemon, struct occl_session *ses
 /* ---- the scan ---- */
 
 static bool waits_long(const struct occl_op_view *op, uint64_t now) {
-    return op->state == 0 && (op->members_mask & ~op->arrived_mask) && op->since_ns < now &&
-           now - op->since_ns > GAP_BUSY_NS;
+    return occl_opview_holders(op) && op->since_ns < now && now - op->since_ns > GAP_BUSY_NS;
 }
 
 /* True while an op waits. */
@@ -227,7 +227,7 @@ static bool look(struct occl_daemon *daemon, const struct occl_op_list *list, ui
             continue;
         look_at_wait(daemon, &graph, op, now);
         for (uint32_t rank = 0; rank < op->comm->ranks; rank++)
-            if ((op->members_mask & ~op->arrived_mask) >> rank & 1)
+            if (occl_opview_holders(op) >> rank & 1)
                 look_at_process(daemon, op->comm->seats[rank].session, now);
     }
     look_for_cycles(daemon, &graph, now);

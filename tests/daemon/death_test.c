@@ -372,6 +372,42 @@ static void D04_stopped_is_not_dead(void **state) {
     fixture_stop(&f);
 }
 
+/* Stopped in the middle of a strand: all have come, and yet one is to blame. */
+static void stopped_inside_a_strand_is_named(void **state) {
+    struct fixture f;
+    struct client c;
+    struct client_comm comm;
+    struct occl_unique_id_wire id;
+    int status;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    client_unique_id(77, &id);
+    (void)client_comm_ask(&c, &id, 0, 2, 0);
+    struct victim v = victim_start(&f, PHASE_STRAND);
+    assert_true(fixture_pump(&f, 5000, victim_is_ready, &v));
+    assert_true(client_receive(&c, 1000));
+    client_comm_take(&c, &comm);
+    (void)client_arrive(&c, &comm, first_op, OCCL_OP_ALL_REDUCE, true, 600000000);
+    /* While it runs a large op simply takes long. */
+    json_t *answer = client_admin(&c, "{\"verb\":\"why\"}", &status);
+    assert_int_equal(json_array_size(json_object_get(answer, "culprits")), 0);
+    json_decref(answer);
+    kill(v.pid, SIGSTOP);
+    assert_int_equal(waitpid(v.pid, &status, WUNTRACED), v.pid);
+    answer = client_admin(&c, "{\"verb\":\"why\"}", &status);
+    const json_t *culprit = json_array_get(json_object_get(answer, "culprits"), 0);
+    assert_string_equal(json_string_value(json_object_get(culprit, "verdict")), "stopped");
+    assert_int_equal(json_integer_value(json_object_get(culprit, "rank")), 1);
+    json_decref(answer);
+    kill(v.pid, SIGKILL);
+    victim_reap(&v);
+    client_comm_unmap(&comm);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
 /* ---- a process that was killed and does not go away ---- */
 
 #define FREEZER "/sys/fs/cgroup/freezer"
@@ -512,6 +548,7 @@ int main(void) {
         cmocka_unit_test(closing_without_detach_is_named_so),
         cmocka_unit_test(detach_is_no_failure),
         cmocka_unit_test(D04_stopped_is_not_dead),
+        cmocka_unit_test(stopped_inside_a_strand_is_named),
         cmocka_unit_test(killed_process_that_stays_is_fenced),
         cmocka_unit_test(D01_kill_cycles_keep_the_level),
         cmocka_unit_test(J02_create_destroy_keeps_descriptors),
