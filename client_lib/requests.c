@@ -171,7 +171,7 @@ OCCL_PUBLIC enum occl_result occl_wait_all(const struct occl_request *requests, 
             client_error_save(text, sizeof text);
         }
     }
-    return first ? client_fail(first, "%s", text) : OCCL_OK;
+    return first ? client_fail(first, "%s", text) : OCCL_SUCCESS;
 }
 
 OCCL_PUBLIC enum occl_result occl_start(struct occl_request request) {
