@@ -346,23 +346,6 @@ int occl_run_daemon_open(const struct occl_run_options *options, struct occl_run
     return OCCL_OK;
 }
 
-/* Whether nobody has attached: then no job will end, and the daemon would wait for one. */
-static bool is_unused(const struct occl_run_options *options, struct occl_run_daemon *daemon) {
-    json_t *reply = NULL;
-    json_t *request = json_pack("{s:s}", "verb", "status");
-    bool unused = false;
-    if (request && occl_admin_call(&daemon->admin, request, options->ctl.timeout_ms, &reply,
-                                   NULL) == OCCL_OK) {
-        const json_t *sessions = json_object_get(reply, "sessions");
-        const json_t *jobs = json_object_get(reply, "jobs");
-        unused = json_is_integer(sessions) && json_integer_value(sessions) == 0 &&
-                 json_is_integer(jobs) && json_integer_value(jobs) == 0;
-    }
-    json_decref(request);
-    json_decref(reply);
-    return unused;
-}
-
 /* Whether the daemon has ended: our child by its status, another's by its socket and its lock. */
 static bool has_ended(const struct occl_run_daemon *daemon) {
     if (daemon->pid > 0)
@@ -390,12 +373,9 @@ static void remove_locked(const struct occl_run_daemon *daemon) {
 
 void occl_run_daemon_close(const struct occl_run_options *options, struct occl_run_daemon *daemon) {
     bool ours = daemon->pid > 0;
-    bool unused = ours && daemon->admin.fd >= 0 && is_unused(options, daemon);
-    occl_admin_close(&daemon->admin);
+    occl_admin_close(&daemon->admin); /* the daemon ends when no launcher and no job is left */
     if (!daemon->base[0])
         return;
-    if (unused)
-        (void)kill(daemon->pid, SIGTERM); /* our child, not reaped */
     /* Whoever leaves a private daemon last cleans up; one that others use is left to them. */
     uint64_t end_ns = occl_clock_now_ns(&options->ctl.clock) + GONE_NS;
     while (occl_clock_now_ns(&options->ctl.clock) < end_ns) {
