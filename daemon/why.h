@@ -34,6 +34,7 @@ struct occl_wait_node {
     bool fully_blocked; /* and all its threads that use occl wait */
     bool stuck;         /* in the largest stuck set of blocked processes */
     bool definite;      /* in the largest stuck set of fully blocked ones with settled waits */
+    bool in_cycle;      /* of the definite ones, those that another of them waits for */
 };
 /* A wait counts as certain once it has lasted this long: whoever was about to come has come. */
 #define OCCL_WAIT_SETTLED_NS 500000000ull

@@ -88,6 +88,40 @@ static void shrink(struct occl_wait_graph *graph, bool definite) {
     }
 }
 
+static bool is_awaited(const struct occl_wait_graph *graph, const struct occl_wait_node *node) {
+    for (uint32_t i = 0; i < graph->count; i++) {
+        const struct occl_wait_node *other = &graph->nodes[i];
+        const struct occl_op_view *op;
+        uint32_t at = 0;
+        uint32_t rank;
+        if (!other->in_cycle)
+            continue;
+        while ((op = next_wait(graph->list, other->session, &at, &rank)) != NULL)
+            for (uint32_t m = 0; m < op->comm->ranks; m++)
+                if (((op->members_mask & ~op->arrived_mask) >> m & 1) &&
+                    op->comm->seats[m].session == node->session)
+                    return true;
+    }
+    return false;
+}
+
+/* Who only waits for a cycle is its victim: take away whoever nobody left in the set waits for. */
+static void find_cycle_members(struct occl_wait_graph *graph) {
+    bool changed = true;
+    for (uint32_t i = 0; i < graph->count; i++)
+        graph->nodes[i].in_cycle = graph->nodes[i].definite;
+    while (changed) {
+        changed = false;
+        for (uint32_t i = 0; i < graph->count; i++) {
+            struct occl_wait_node *node = &graph->nodes[i];
+            if (!node->in_cycle || is_awaited(graph, node))
+                continue;
+            node->in_cycle = false;
+            changed = true;
+        }
+    }
+}
+
 static bool all_threads_wait(const struct occl_session *session) {
     /* The waiting ones first: a thread that starts to wait in between only makes us less sure. */
     uint32_t waiting = occl_observe32(&session->page->threads_waiting);
@@ -113,7 +147,7 @@ static int add_nodes(struct occl_wait_graph *graph) {
             }
             bool fully = all_threads_wait(session);
             graph->nodes[graph->count++] =
-                (struct occl_wait_node){session, true, fully, true, fully};
+                (struct occl_wait_node){session, true, fully, true, fully, false};
         }
     }
     return OCCL_OK;
@@ -129,6 +163,7 @@ int occl_why_graph_build(struct occl_daemon *daemon, const struct occl_op_list *
     }
     shrink(&graph, false);
     shrink(&graph, true);
+    find_cycle_members(&graph);
     *out_graph = graph;
     return OCCL_OK;
 }

@@ -18,7 +18,7 @@ void occl_why_op_text(const struct occl_op_view *op, char *out_text, uint32_t by
 
 /* A process with a thread that does not wait may still come: it is late, whatever its others do. */
 static const char *verdict_of_wait(const struct occl_wait_node *node) {
-    if (node->definite)
+    if (node->in_cycle)
         return "cycle";
     return node->fully_blocked ? "waiting" : "late";
 }

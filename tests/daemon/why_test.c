@@ -269,6 +269,28 @@ static void near_cycles_are_not_definite(void **state) {
     }
 }
 
+/* Ranks 0 and 1 are the cycle; rank 2 waits for it, and rank 3 for rank 2: victims. */
+static void victims_of_a_cycle_are_not_blamed(void **state) {
+    struct stage *s = stage_open(4, 0);
+    static const uint32_t waits_for[] = {1, 0, 0, 2};
+    (void)state;
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        struct occl_op_key pair = {waits_for[rank] << 16 | rank, 1, 0};
+        (void)client_arrive(&s->c[rank], &s->a[rank], pair, OCCL_OP_RECV, true, 800 * MS);
+        threads(&s->c[rank], 1, 1);
+    }
+    json_t *answer = ask(s, "{\"verb\":\"why\"}");
+    assert_int_equal(length(answer, "waits"), 4);
+    assert_int_equal(length(answer, "culprits"), 2);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *culprit = item(answer, "culprits", i);
+        assert_string_equal(text_of(culprit, "verdict"), "cycle");
+        assert_true(number_of(culprit, "rank") < 2);
+    }
+    json_decref(answer);
+    stage_close(s);
+}
+
 static void cycle_over_three_processes(void **state) {
     struct stage *s = stage_open(3, 0);
     (void)state;
@@ -392,6 +414,7 @@ int main(void) {
         cmocka_unit_test(B07_cycle_is_printed_as_a_cycle),
         cmocka_unit_test(cycle_reaches_all_concerned_within_a_second),
         cmocka_unit_test(near_cycles_are_not_definite),
+        cmocka_unit_test(victims_of_a_cycle_are_not_blamed),
         cmocka_unit_test(cycle_over_three_processes),
         cmocka_unit_test(B05_warnings_grow_and_resolve),
         cmocka_unit_test(engine_ops_are_shown_with_their_state),
