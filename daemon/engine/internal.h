@@ -392,7 +392,8 @@ int occl_eng_resolve(const struct occl_eng_comm *comm, uint32_t rank,
                      void **out_address, uint32_t *out_region);
 /* Does member `index` of an op read an input, write an output? */
 bool occl_eng_needs_src(uint32_t kind, uint32_t root, uint32_t index);
-bool occl_eng_needs_dst(uint32_t kind, uint32_t root, uint32_t index);
+bool occl_eng_needs_dst(uint32_t kind, uint32_t root, uint32_t index,
+                        const struct occl_buffer_ref *dst);
 uint32_t occl_eng_class_of(const struct occl_eng_comm *comm, uint32_t priority);
 
 /* ---- table.c: ops by (communicator, key) ---- */

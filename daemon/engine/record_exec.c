@@ -81,7 +81,7 @@ static int fill_line(struct occl_eng_run *run, struct occl_eng_comm *comm, uint3
     if (occl_eng_needs_src(kind, run->plan.root, index))
         status = occl_eng_resolve(comm, rank, &line->u.ref.src, run->plan.total_bytes, line_bytes,
                                   &src, &src_region);
-    if (status == OCCL_OK && occl_eng_needs_dst(kind, run->plan.root, index))
+    if (status == OCCL_OK && occl_eng_needs_dst(kind, run->plan.root, index, &line->u.ref.dst))
         status = occl_eng_resolve(comm, rank, &line->u.ref.dst, run->plan.total_bytes, line_bytes,
                                   &dst, &dst_region);
     if (status != OCCL_OK)

@@ -75,8 +75,11 @@ bool occl_eng_needs_src(uint32_t kind, uint32_t root, uint32_t index) {
            ((kind == OCCL_OP_SEND || kind == OCCL_OP_RECV) && index == 0);
 }
 
-bool occl_eng_needs_dst(uint32_t kind, uint32_t root, uint32_t index) {
-    return kind == OCCL_OP_ALL_REDUCE || (kind == OCCL_OP_BROADCAST && index != root) ||
+bool occl_eng_needs_dst(uint32_t kind, uint32_t root, uint32_t index,
+                        const struct occl_buffer_ref *dst) {
+    /* A root that works in place names no output; one that works out of place gets its copy. */
+    return kind == OCCL_OP_ALL_REDUCE ||
+           (kind == OCCL_OP_BROADCAST && (index != root || dst->space != OCCL_SPACE_NONE)) ||
            ((kind == OCCL_OP_SEND || kind == OCCL_OP_RECV) && index == 1);
 }
 
