@@ -119,9 +119,32 @@ static bool advance_record(struct client_op *op, bool may_execute) {
     }
 }
 
+/* The daemon's table of ops was full: nothing was taken in, and the op's slot is still closed for
+ * it. */
+static void submit_again(struct client_op *op) {
+    if (client_ring_reserve() != OCCL_OK)
+        return; /* the next look tries again */
+    op->ring_done = 0;
+    if (client_ring_submit(op) == OCCL_OK)
+        return;
+    client_ring_unreserve();
+    op->ring_done = 1;
+}
+
 static bool advance_ring(struct client_op *op) {
     uint32_t rank;
     client_ring_reap();
+    if (occl_observe32(&op->ring_done) && op->ring_status == OCCL_WOULD_BLOCK) {
+        uint32_t rank;
+        int status = obstacle(op, &rank);
+        if (status == OCCL_OK) {
+            submit_again(op);
+            return false;
+        }
+        op->ring_status = status;
+        op->about_rank = rank;
+        occl_record_overflow_drop(op->rec);
+    }
     if (occl_observe32(&op->ring_done)) {
         op->comm->last_path = 3;
         client_finish(op, op->ring_status, true);

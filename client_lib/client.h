@@ -145,7 +145,8 @@ struct client_comm {
     uint64_t default_timeout_ns;
     char name[OCCL_NAME_BYTES];
     struct occl_wait_policy policy;
-    uint32_t cma; /* 1: cross-memory attach works between all pairs */
+    uint64_t elsewhere_ticks; /* how long a rank watches others on other cores before it yields */
+    uint32_t cma;             /* 1: cross-memory attach works between all pairs */
     struct occl_member *members;
     struct occl_detail event; /* why the communicator ended, as the daemon told */
     uint32_t event_set;

@@ -8,6 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* A few switches on another core: what a rank there may need before it arrives. Measured on 2
+ * cores: 12 % less time for 4 ranks; with 4 ranks a core the others take longer than that, and
+ * nothing is won. */
+#define ELSEWHERE_NS 4000
+
 static struct occl_comm handle_of(const struct client_comm *comm) {
     return (struct occl_comm){((uint64_t)comm->generation << 32) | comm->index};
 }
@@ -180,6 +185,9 @@ static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occ
                            (unsigned long long)reply->comm_uid);
         occl_wait_policy_choose(reply->ranks, occl_lib.cores, occl_lib.ticks, &occl_lib.scale,
                                 &comm->policy);
+        comm->elsewhere_ticks = reply->ranks <= 2 * occl_lib.cores
+                                    ? occl_ticks_of_ns(&occl_lib.scale, ELSEWHERE_NS)
+                                    : 0;
         status = open_page(comm, reply, fd);
     }
     if (status == OCCL_OK) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starting one run of an op: take the instance number, meet the peers in the record of that op, or
  * go through the ring when the record's slot is busy. */
+#include <sched.h>
 #include <string.h>
 
 #include "client_lib/client.h"
@@ -188,6 +189,10 @@ static int arrive(struct client_op *op) {
     bool in_page;
     occl_line_fill(line, op->key, &op->sig);
     int status = fill_payload(op, line, &in_page);
+    struct occl_rank_note *note = occl_note_at(&op->comm->m, op->comm->rank);
+    uint32_t cpu = (uint32_t)sched_getcpu();
+    if (occl_peek32(&note->cpu) != cpu)
+        occl_note32(&note->cpu, cpu);
     if (!op->blocking)
         occl_note64(&line->submit_ticks, occl_ticks(occl_lib.ticks));
     uint32_t arrived =

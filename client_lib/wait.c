@@ -9,6 +9,8 @@
 #define SETTLE_SLEEP_NS 1000000ull
 #define NAP_NS 200000ull
 #define NAPS_YIELDED 64u
+/* Looks within client_comm.elsewhere_ticks. */
+#define ELSEWHERE_LOOKS 8u
 
 uint64_t client_now_ns(void) {
     return occl_clock_now_ns(&occl_lib.clock);
@@ -82,6 +84,33 @@ static struct occl_wait_policy policy_now(const struct client_comm *comm) {
     return policy;
 }
 
+/* All ranks that an OPEN record still misses were last seen on other cores: giving this one up
+ * would bring none of them sooner, only a switch there and one back. */
+static bool missing_elsewhere(const struct client_op *op) {
+    if (op->comm->elsewhere_ticks == 0 || op->path != CLIENT_PATH_RECORD ||
+        occl_rec_kind(occl_peek32(&op->rec->state)) != OCCL_REC_OPEN)
+        return false;
+    uint32_t here = (uint32_t)sched_getcpu();
+    for (uint32_t i = 0; i < op->members; i++) {
+        uint32_t rank = client_member_rank(op, i);
+        if (!occl_observe32(&occl_line_at(op->rec, i)->ready) &&
+            occl_peek32(&occl_note_at(&op->comm->m, rank)->cpu) == here)
+            return false;
+    }
+    return true;
+}
+
+/* Looks at the word now and then for a moment. Rarely, because each look takes the line away from
+ * the ranks that are about to write it. */
+static void watch_word(const struct client_comm *comm, const uint32_t *word, uint32_t expected) {
+    uint64_t end = occl_ticks(occl_lib.ticks) + comm->elsewhere_ticks;
+    do {
+        uint64_t next = occl_ticks(occl_lib.ticks) + comm->elsewhere_ticks / ELSEWHERE_LOOKS;
+        while (occl_ticks(occl_lib.ticks) < next)
+            occl_relax();
+    } while (occl_observe32(word) == expected && occl_ticks(occl_lib.ticks) < end);
+}
+
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
     struct occl_wait_policy policy = policy_now(op->comm);
     struct occl_waiter waiter;
@@ -103,6 +132,11 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
         if (place.metered) {
             occl_share_wait(occl_lib.job, place.share_token, place.limit_ns);
             continue;
+        }
+        if (policy.spin_steps == 0 && !about_to_sleep && missing_elsewhere(op)) {
+            watch_word(op->comm, place.word, place.expected);
+            if (occl_observe32(place.word) != place.expected)
+                continue;
         }
         (void)occl_waiter_step(&waiter, &policy, place.word, place.expected, place.sleepers,
                                place.limit_ns);

@@ -88,16 +88,19 @@ static inline void occl_bell_fence(void) {
  * by the compiler, so whatever a hostile writer does meanwhile, the private copy is one value that
  * validation and use agree on. */
 static inline void occl_copy_out(void *out, const void *shared, uint64_t bytes) {
-    uint64_t *to = (uint64_t *)out;
-    const uint64_t *from = (const uint64_t *)shared;
+    /* The structs have members of other types: these words may alias them. */
+    uint64_t __attribute__((__may_alias__)) *to = (uint64_t __attribute__((__may_alias__)) *)out;
+    const uint64_t __attribute__((__may_alias__)) *from =
+        (const uint64_t __attribute__((__may_alias__)) *)shared;
     for (uint64_t i = 0; i < bytes / 8; i++)
-        to[i] = occl_peek64(from + i);
+        to[i] = __atomic_load_n(from + i, __ATOMIC_RELAXED);
 }
 static inline void occl_copy_in(void *shared, const void *from_private, uint64_t bytes) {
-    uint64_t *to = (uint64_t *)shared;
-    const uint64_t *from = (const uint64_t *)from_private;
+    uint64_t __attribute__((__may_alias__)) *to = (uint64_t __attribute__((__may_alias__)) *)shared;
+    const uint64_t __attribute__((__may_alias__)) *from =
+        (const uint64_t __attribute__((__may_alias__)) *)from_private;
     for (uint64_t i = 0; i < bytes / 8; i++)
-        occl_note64(to + i, from[i]);
+        __atomic_store_n(to + i, from[i], __ATOMIC_RELAXED);
 }
 
 /* One step of a polite spin: lets a sibling hardware thread run. */

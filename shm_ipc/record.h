@@ -175,7 +175,11 @@ struct occl_rank_note {
      */
     uint32_t async_error;
     uint32_t async_kind; /* enum occl_op_kind */
-    uint64_t reserved[7];
+    /* Core on which the rank last arrived at an op: a waiter on the same core gives it up, one on
+     * another core does not gain by that. A hint. */
+    uint32_t cpu;
+    uint32_t reserved0;
+    uint64_t reserved[6];
 };
 OCCL_ABI_SIZE(occl_rank_note, 128);
 

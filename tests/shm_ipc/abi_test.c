@@ -142,6 +142,7 @@ static void list_record(struct text *text) {
     M(occl_rank_note, probe_address)
     M(occl_rank_note, async_error)
     M(occl_rank_note, async_kind)
+    M(occl_rank_note, cpu)
     S(occl_comm_page)
     M(occl_comm_page, magic)
     M(occl_comm_page, abi_version)
