@@ -135,13 +135,12 @@ static bool advance_ring(struct client_op *op) {
     uint32_t rank;
     client_ring_reap();
     if (occl_observe32(&op->ring_done) && op->ring_status == OCCL_WOULD_BLOCK) {
-        uint32_t rank;
-        int status = obstacle(op, &rank);
-        if (status == OCCL_OK) {
+        op->ring_status = obstacle(op, &rank);
+        if (op->ring_status == OCCL_OK) {
+            op->ring_status = OCCL_WOULD_BLOCK;
             submit_again(op);
             return false;
         }
-        op->ring_status = status;
         op->about_rank = rank;
         occl_record_overflow_drop(op->rec);
     }

@@ -86,7 +86,10 @@ static int add_to_engine(struct occl_comm *comm) {
         .session_ids = ids,
         .comm_numbers = numbers,
     };
-    return occl_engine_comm_add(comm->job->tenant->daemon->engine, &config);
+    int status = occl_engine_comm_add(comm->job->tenant->daemon->engine, &config);
+    if (status == OCCL_OK)
+        occl_metering_wake(comm->job->tenant->daemon);
+    return status;
 }
 
 static void answer_members(struct occl_comm *comm, const uint64_t *requests) {

@@ -347,6 +347,7 @@ void occl_daemon_destroy(struct occl_daemon *daemon) {
         end_everything(daemon);
         occl_session_reap(daemon);
         occl_rendezvous_destroy_all(daemon);
+        occl_metering_stop(daemon);
         occl_metrics_destroy(daemon);
         occl_stall_destroy(daemon);
     }

@@ -260,7 +260,7 @@ struct occl_daemon {
     uint64_t drain_deadline_ns;
     uint32_t quiet_looks; /* looks in a row that found nothing to wait for */
     int signal_fd;
-    struct occl_timer drain_timer, private_timer;
+    struct occl_timer drain_timer, private_timer, meter_timer;
     struct occl_listener listeners[OCCL_LISTENERS_MAX];
     uint32_t listener_count;
     struct occl_session_list strays, admins;
@@ -509,6 +509,12 @@ void occl_stall_comm_gone(struct occl_comm *comm);
 
 /* ---- admin.c ---- */
 void occl_admin_handle(struct occl_session *session, const struct occl_msg_admin *msg);
+
+/* ---- metering.c: shares between jobs ---- */
+/* A job or communicator was added: the meter may have something to look at. */
+void occl_metering_wake(struct occl_daemon *daemon);
+/* Before the engine goes. */
+void occl_metering_stop(struct occl_daemon *daemon);
 
 /* ---- metrics.c ---- */
 int occl_metrics_create(struct occl_daemon *daemon);

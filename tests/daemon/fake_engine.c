@@ -173,3 +173,9 @@ void occl_engine_counters(struct occl_engine *engine, struct occl_engine_counter
     (void)engine;
     memset(out_counters, 0, sizeof *out_counters);
 }
+
+uint64_t occl_engine_meter(struct occl_engine *engine, uint64_t now_ns) {
+    (void)engine;
+    (void)now_ns;
+    return 0;
+}
