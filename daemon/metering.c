@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The timer behind the shares between jobs: the engine's meter says when it wants to look again, and
- * wants nothing while fewer than two jobs could compete. */
+/* The timer behind the shares between jobs: the engine's meter says when it wants to look again,
+ * and wants nothing while fewer than two jobs could compete. */
 #include "daemon/occld.h"
 
 static void meter(struct occl_timer *timer) {
