@@ -147,12 +147,16 @@ int client_remote_strand(const struct occl_local_plan *plan, uint32_t index,
                          uint32_t *out_member) {
     char *room = scratch();
     uint64_t total, at = occl_local_strand_range(plan, index, &total);
-    uint64_t share = SCRATCH_BYTES / (plan->member_count + 1u);
-    uint64_t step = (share & ~(uint64_t)4095) - OCCL_PAGE_BYTES;
     if (!room)
         return OCCL_E_NO_MEMORY;
-    if (step > PIECE_BYTES_MAX)
-        step = PIECE_BYTES_MAX;
+    /* A copy lands in a buffer of its own, or once in scratch: each call into the kernel should
+     * move much. A reduction holds a piece of every input at once. */
+    uint64_t step = SCRATCH_BYTES / 2;
+    if (plan->kind == OCCL_OP_ALL_REDUCE) {
+        step = (SCRATCH_BYTES / (plan->member_count + 1u) & ~(uint64_t)4095) - OCCL_PAGE_BYTES;
+        if (step > PIECE_BYTES_MAX)
+            step = PIECE_BYTES_MAX;
+    }
     while (total) {
         struct work w = {
             .plan = plan,
