@@ -57,7 +57,9 @@
 #define OCCL_QUOTA_COMMUNICATORS 4096
 #define OCCL_QUOTA_OPS 65536
 #define OCCL_QUOTA_REGIONS 4096
-#define OCCL_QUOTA_LIVE_TAGS 65536
+/* Distinct tags of a communicator, which a rank counts until the communicator ends: 16 bytes each in
+ * the client's own memory. A program that makes a new tag for every step must be far from the end. */
+#define OCCL_QUOTA_LIVE_TAGS (1u << 20)
 
 #ifndef __CUDACC__
 #ifndef __cplusplus

@@ -366,6 +366,22 @@ static void test_random_waits(void **state) {
     assert_int_equal(world_run(&w, 4, random_waits, NULL, 30), 0);
 }
 
+/* A new tag for every step, as a program may do that numbers its steps. */
+static int many_tags(struct world_rank *me) {
+    int one = 1, sum = 0;
+    for (uint32_t tag = 1; tag <= 150000; tag++) {
+        struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+        attr.tag = tag;
+        WORLD_OK(occl_all_reduce(&one, &sum, 1, OCCL_INT32, OCCL_SUM, me->comm, &attr, NULL));
+        WORLD_CHECK(sum == me->size);
+    }
+    return 0;
+}
+static void test_a_new_tag_for_every_step(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, many_tags, NULL, 60), 0);
+}
+
 /* Four jobs at once, each with orders of its own. */
 static void test_four_jobs(void **state) {
     pid_t pids[4][4];
@@ -395,6 +411,7 @@ int main(void) {
         cmocka_unit_test(test_A05_two_threads_one_communicator),
         cmocka_unit_test(test_A05_untagged_threads_mismatch_or_complete),
         cmocka_unit_test(test_random_waits),
+        cmocka_unit_test(test_a_new_tag_for_every_step),
         cmocka_unit_test(test_four_jobs),
     };
     return cmocka_run_group_tests_name("client_disorder", tests, setup, teardown);
