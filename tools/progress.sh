@@ -2,7 +2,13 @@
 # Sourced by the scripts of this folder: where the checkout is, how Bazel is called, and one quiet
 # line of progress while a long command writes into a log.
 
-occl_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+occl_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+
+# Bazel refuses such a path, also behind a link without, but only after packages were installed.
+if [[ $occl_root == *[[:space:]]* ]]; then
+    echo "$(basename "$0"): Bazel needs a path without spaces, found '$occl_root'" >&2
+    exit 1
+fi
 
 # Bazel keeps its caches below the home directory; services and containers may start without HOME.
 if [ -z "${HOME:-}" ]; then
