@@ -5,6 +5,10 @@
 
 static void note_completion(struct client_op *op) {
     struct occl_rank_note *note = occl_note_at(&op->comm->m, op->comm->rank);
+    if (op->status != OCCL_OK) {
+        occl_count64(&note->errors, 1);
+        return;
+    }
     note->last_key = op->key;
     occl_note32(&note->last_kind, op->sig.kind);
     occl_note64(&note->last_ticks, occl_ticks(occl_lib.ticks));
@@ -23,8 +27,7 @@ void client_finish(struct client_op *op, int status, bool result_is_staged) {
     if (op->members > 1) {
         client_announce(op, false);
         client_unrefer(op, result_is_staged && op->status == OCCL_OK);
-        if (op->status == OCCL_OK)
-            note_completion(op);
+        note_completion(op);
         if (op->path == CLIENT_PATH_RECORD) {
             /* Texts are made from the record, so before it is left. */
             if (op->status < 0)
@@ -62,9 +65,7 @@ static void try_abort(struct client_op *op, uint32_t from) {
         (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
 }
 
-/* Nobody else executes strands of this aborted op any more. A member stopped inside a strand is
- * waited for only so long; then the error names it and the buffers stay suspect. */
-static bool settled(struct client_op *op) {
+uint32_t client_busy_rank(struct client_op *op) {
     uint64_t dead = occl_observe64(&occl_records_header(&op->comm->m)->dead_mask);
     uint32_t busy_rank = OCCL_RANK_NONE;
     if (occl_look32(&op->rec->lanes_busy) && !occl_peek32(&occl_lib.lost))
@@ -74,6 +75,13 @@ static bool settled(struct client_op *op) {
         if (occl_look32(&occl_line_at(op->rec, i)->busy) && !(dead >> (rank & 63) & 1))
             busy_rank = rank;
     }
+    return busy_rank;
+}
+
+/* Nobody else executes strands of this aborted op any more. A member stopped inside a strand is
+ * waited for only so long; then the error names it and the buffers stay suspect. */
+static bool settled(struct client_op *op) {
+    uint32_t busy_rank = client_busy_rank(op);
     if (busy_rank == OCCL_RANK_NONE)
         return true;
     uint64_t now_ns = client_now_ns();

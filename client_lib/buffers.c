@@ -46,10 +46,15 @@ void client_unrefer(struct client_op *op, bool copy_out) {
         struct occl_copy_job job = {op->bytes, op->stage_out->base, 1, 0, &op->recv};
         occl_lib.movers->copy(&job);
     }
-    client_region_unuse(op->src_region);
-    client_region_unuse(op->dst_region);
+    if (op->src_region || op->dst_region) {
+        struct client_region *regions[2] = {op->src_region, op->dst_region};
+        client_regions_unuse(regions, 2);
+    }
     client_stage_put(op->stage_in);
-    client_stage_put(op->stage_out);
+    if (op->may_write_rank == OCCL_RANK_NONE)
+        client_stage_put(op->stage_out);
+    else
+        client_stage_quarantine(op->stage_out);
     op->src_region = op->dst_region = NULL;
     op->stage_in = op->stage_out = NULL;
 }

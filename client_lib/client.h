@@ -45,9 +45,9 @@ struct client_region {
     uint32_t own;    /* 1: ours to free */
     char *base;
     uint64_t bytes;
-    uint32_t users;             /* ops and executing strands that refer to it */
-    uint32_t gone;              /* the owner freed it: unmap when unused */
-    struct client_region *next; /* mapped peers' regions of one hash bucket */
+    uint32_t users;             /* ops and executing strands that refer to it; lib.memory */
+    uint32_t gone;              /* the owner freed it: unmap when unused; lib.memory */
+    struct client_region *next; /* of one hash bucket */
 };
 
 /* A copy of a private buffer in shared memory: a piece of a region of staging. */
@@ -107,19 +107,21 @@ struct client_op {
     uint32_t about_rank;
     uint32_t about_field;
     /* completion */
-    uint32_t hold;  /* 1 while one thread advances the op */
-    uint32_t phase; /* enum client_op_phase: published after status */
     int32_t status;
-    char *text; /* of the error, or NULL; from malloc */
-    uint32_t phase_sleepers;
-    bool counted;     /* the completion descriptor counts it */
-    uint32_t watched; /* 1: only the watcher advances it */
+    char *text;   /* of the error, or NULL; from malloc */
+    bool counted; /* the completion descriptor counts it */
     /* pool */
-    uint32_t index;
-    uint32_t generation;
     struct client_op *next_free;
     struct client_op *next_in_comm, **prev_in_comm;
     struct client_op *next_watched;
+    /* what a thread with an old handle or pointer may look at any time: from here on an op of the
+     * pool is never cleared as a whole */
+    uint32_t hold;    /* 1 while one thread advances the op */
+    uint32_t phase;   /* enum client_op_phase: published after status */
+    uint32_t watched; /* 1: only the watcher advances it */
+    uint32_t phase_sleepers;
+    uint32_t index;
+    uint32_t generation;
 };
 
 /* ---- communicators ---- */
@@ -197,8 +199,8 @@ struct client_library {
     pthread_mutex_t memory;
     struct client_region **own; /* sorted by base */
     uint32_t own_count, own_capacity;
-    struct client_region *mapped[CLIENT_REGION_BUCKETS];
-    struct client_staging *staging; /* stage.c */
+    struct client_region *by_number[CLIENT_REGION_BUCKETS]; /* own and mapped ones */
+    struct client_staging *staging;                         /* stage.c */
 
     struct client_comm *comms[CLIENT_COMMS_MAX];
     uint32_t comms_used;
@@ -215,8 +217,6 @@ extern struct client_library occl_lib;
 /* error.c: the thread's last error text. client_fail stores a text and returns the status. */
 int client_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int client_fail_detail(const struct occl_detail *detail);
-void client_error_clear(void);
-bool client_error_is_set(void);
 void client_error_save(char *out_text, size_t bytes);
 
 /* attach.c */
@@ -232,15 +232,20 @@ void client_rpc_stop(void);
 /* memory.c */
 struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset);
 struct client_region *client_region_map(uint32_t number); /* takes a use; may ask the daemon */
-void client_region_unuse(struct client_region *region);
+/* Gives back uses; NULL entries are passed over. */
+void client_regions_unuse(struct client_region *const *regions, uint32_t count);
 void client_region_gone(uint32_t number);
 int client_region_alloc(uint64_t bytes, struct client_region **out_region);
-int client_region_release(struct client_region *region);
+/* own_uses: the caller's own, which end. OCCL_E_USAGE: others are left, and the region stays. */
+int client_region_release(struct client_region *region, uint32_t own_uses);
 void client_memory_stop(void);
 
 /* stage.c: room for a copy of at least bytes; NULL with the error text. */
 struct client_stage *client_stage_get(uint64_t bytes);
 void client_stage_put(struct client_stage *stage);
+/* Never used again: somebody who is stopped may still write into it. It goes with the attachment.
+ */
+void client_stage_quarantine(struct client_stage *stage);
 void client_stage_stop(void);
 
 /* touch.c: is the range mapped and accessible? Cached; a system call on a miss. */
@@ -267,7 +272,8 @@ int client_tag_next(struct client_op *op, uint32_t *out_instance);
 void client_tag_back(struct client_op *op, uint32_t instance);
 
 /* op.c */
-struct client_op *client_op_new(struct client_comm *comm);
+/* A new op of the pool, held by the caller. NO_MEMORY, QUOTA with the error text. */
+int client_op_new(struct client_comm *comm, struct client_op **out_op);
 void client_op_free(struct client_op *op);
 /* Copies what fill() decided into a pool op. */
 void client_op_describe(struct client_op *op, const struct client_op *from);
@@ -294,9 +300,8 @@ int client_start(struct client_op *op);
 /* advance.c: the caller holds the op and a reference on its communicator. True when the op is
  * complete. may_execute: run strands on this thread. */
 bool client_advance(struct client_op *op, bool may_execute);
-/* The word a waiter of this op sleeps on, what it holds now, and where sleepers are counted. */
-void client_wait_word(struct client_op *op, uint32_t **out_word, uint32_t *out_expected,
-                      uint32_t **out_sleepers);
+/* A rank that still executes strands of this aborted op, or OCCL_RANK_NONE. */
+uint32_t client_busy_rank(struct client_op *op);
 /* Ends the run. result_is_staged: executors wrote the result into the staging copy, if there is
  * one. */
 void client_finish(struct client_op *op, int status, bool result_is_staged);

@@ -63,37 +63,42 @@ int client_comm_state(struct client_comm *comm, uint32_t *out_rank) {
 
 void client_comm_event(const struct occl_msg_event *event) {
     for (uint32_t i = 0; i < occl_observe32(&occl_lib.comms_used); i++) {
-        struct client_comm *comm = occl_lib.comms[i];
-        if (!(occl_observe32(&comm->generation) & 1) || comm->number != event->number)
+        struct client_comm *comm =
+            comm_ref(i, occl_observe32(&occl_lib.comms[i]->generation)); /* NULL: not live */
+        if (!comm)
             continue;
-        if (occl_peek32(&comm->event_set))
+        bool meant = comm->number == event->number;
+        if (meant && !occl_peek32(&comm->event_set)) {
+            comm->event = event->detail;
+            comm->event.text[sizeof comm->event.text - 1] = 0;
+            occl_publish32(&comm->event_set, 1);
+        }
+        client_comm_put(comm);
+        if (meant)
             return;
-        comm->event = event->detail;
-        comm->event.text[sizeof comm->event.text - 1] = 0;
-        occl_publish32(&comm->event_set, 1);
-        return;
     }
 }
 
 /* A free slot of the table, or a new one. lib.control is held. */
-static struct client_comm *slot_take(void) {
+static int slot_take(struct client_comm **out_comm) {
     for (uint32_t i = 0; i < occl_lib.comms_used; i++)
-        if (!(occl_lib.comms[i]->generation & 1) && occl_peek32(&occl_lib.comms[i]->refs) == 0)
-            return occl_lib.comms[i];
-    if (occl_lib.comms_used == CLIENT_COMMS_MAX) {
-        client_fail(OCCL_E_QUOTA, "%u communicators, the limit of a process", CLIENT_COMMS_MAX);
-        return NULL;
-    }
+        if (!(occl_observe32(&occl_lib.comms[i]->generation) & 1) &&
+            occl_observe32(&occl_lib.comms[i]->refs) == 0) {
+            *out_comm = occl_lib.comms[i];
+            return OCCL_OK;
+        }
+    if (occl_lib.comms_used == CLIENT_COMMS_MAX)
+        return client_fail(OCCL_E_QUOTA, "%u communicators, the limit of a process",
+                           CLIENT_COMMS_MAX);
     struct client_comm *comm = calloc(1, sizeof *comm);
-    if (!comm) {
-        client_fail(OCCL_E_NO_MEMORY, "no memory for a communicator");
-        return NULL;
-    }
+    if (!comm)
+        return client_fail(OCCL_E_NO_MEMORY, "no memory for a communicator");
     comm->index = occl_lib.comms_used;
     pthread_mutex_init(&comm->lock, NULL);
     occl_lib.comms[comm->index] = comm;
     occl_publish32(&occl_lib.comms_used, occl_lib.comms_used + 1);
-    return comm;
+    *out_comm = comm;
+    return OCCL_OK;
 }
 
 static int fetch_members(struct client_comm *comm) {
@@ -153,12 +158,12 @@ static void comm_reset(struct client_comm *comm) {
     memset(comm->chunks, 0, sizeof comm->chunks);
 }
 
-static int tell_end(struct client_comm *comm, enum occl_comm_end_how how) {
+static int tell_end(uint32_t number, enum occl_comm_end_how how) {
     struct occl_msg_comm_end msg;
     struct occl_msg_reply reply;
     memset(&msg, 0, sizeof msg);
     occl_msg_init(&msg.h, OCCL_MSG_COMM_END, 0);
-    msg.comm = comm->number;
+    msg.comm = number;
     msg.how = how;
     int status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_REPLY, NULL);
     return status ? status : reply.detail.status;
@@ -167,8 +172,8 @@ static int tell_end(struct client_comm *comm, enum occl_comm_end_how how) {
 static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occl_comm_attr *attr,
                      struct occl_comm *out_comm) {
     pthread_mutex_lock(&occl_lib.control);
-    struct client_comm *comm = slot_take();
-    int status = comm ? OCCL_OK : OCCL_E_QUOTA;
+    struct client_comm *comm = NULL;
+    int status = slot_take(&comm);
     if (status == OCCL_OK) {
         comm_reset(comm);
         comm->number = reply->comm;
@@ -191,12 +196,14 @@ static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occ
         status = open_page(comm, reply, fd);
     }
     if (status == OCCL_OK) {
-        comm->refs = 1;
+        occl_add32(&comm->refs, 1); /* added: somebody with a stale handle may look in */
         occl_publish32(&comm->generation, comm->generation + 1);
     }
     pthread_mutex_unlock(&occl_lib.control);
-    if (status)
+    if (status) {
+        (void)tell_end(reply->comm, OCCL_END_DESTROY); /* the first error is the one to report */
         return status;
+    }
     status = fetch_members(comm);
     comm->cma = comm->ranks == 1; /* one process reaches all of its memory */
     if (status == OCCL_OK && comm->ranks > 1)
@@ -229,7 +236,8 @@ static void end_ops(struct client_comm *comm, uint32_t generation, int status) {
 int client_comm_close(struct occl_comm handle, enum occl_comm_end_how how, int status_for_ops) {
     int status;
     struct client_comm *comm = client_comm_get(handle, &status);
-    if (!comm && status == OCCL_E_DAEMON_LOST) /* the handle still has to go */
+    bool lost = occl_peek32(&occl_lib.attached) && occl_peek32(&occl_lib.lost);
+    if (!comm && lost) /* the handle still has to go */
         comm = comm_ref((uint32_t)handle.handle, (uint32_t)(handle.handle >> 32));
     if (!comm)
         return status;
@@ -240,15 +248,16 @@ int client_comm_close(struct occl_comm handle, enum occl_comm_end_how how, int s
         return client_fail(OCCL_E_HANDLE, "communicator is stale: another thread destroyed it");
     }
     occl_publish32(&comm->ended, (uint32_t)-status_for_ops);
-    status = tell_end(comm, how);
+    status = tell_end(comm->number, how);
     end_ops(comm, generation, status_for_ops);
-    client_comm_put(comm);
-    /* Threads inside come back within a slice: their records are aborted. */
-    for (uint32_t round = 0; occl_observe32(&comm->refs) > 0; round++)
+    /* Threads inside come back within a slice: their records are aborted. Our own reference keeps
+     * the slot from being taken for a new communicator before the page is unmapped. */
+    for (uint32_t round = 0; occl_observe32(&comm->refs) > 1; round++)
         client_nap(round);
     (void)munmap(comm->m.base, comm->m.page_bytes);
+    client_comm_put(comm);
     /* A lost daemon has ended the communicator already; the caller's handle is gone either way. */
-    return status == OCCL_E_DAEMON_LOST ? OCCL_OK : status;
+    return occl_peek32(&occl_lib.lost) ? OCCL_OK : status;
 }
 
 void client_comms_stop(void) {
@@ -382,7 +391,7 @@ OCCL_PUBLIC enum occl_result occl_comm_revoke(struct occl_comm handle) {
     struct client_comm *comm = client_comm_get(handle, &status);
     if (!comm)
         return status;
-    status = tell_end(comm, OCCL_END_REVOKE);
+    status = tell_end(comm->number, OCCL_END_REVOKE);
     client_comm_put(comm);
     return status;
 }

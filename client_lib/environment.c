@@ -111,11 +111,10 @@ OCCL_PUBLIC enum occl_result occl_mem_free(void *ptr) {
         return status;
     struct client_region *region = client_region_of(ptr, 1, &offset);
     if (!region || offset != 0) {
-        client_region_unuse(region);
+        client_regions_unuse(&region, 1);
         return client_fail(OCCL_E_INVALID, "%p was not returned by occl_mem_alloc", ptr);
     }
-    occl_add32(&region->users, UINT32_MAX);
-    status = client_region_release(region);
+    status = client_region_release(region, 1);
     return status == OCCL_E_DAEMON_LOST ? OCCL_SUCCESS : status; /* it is gone with the daemon */
 }
 

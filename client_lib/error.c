@@ -23,14 +23,6 @@ int client_fail_detail(const struct occl_detail *detail) {
     return detail->status;
 }
 
-void client_error_clear(void) {
-    last_text[0] = 0;
-}
-
-bool client_error_is_set(void) {
-    return last_text[0] != 0;
-}
-
 void client_error_save(char *out_text, size_t bytes) {
     (void)snprintf(out_text, bytes, "%s", last_text);
 }

@@ -67,8 +67,7 @@ static int resolve(struct client_op *op, struct view *v, uint32_t member,
 }
 
 static void close_view(struct view *v) {
-    for (uint32_t i = 0; i < v->region_count; i++)
-        client_region_unuse(v->regions[i]);
+    client_regions_unuse(v->regions, v->region_count);
 }
 
 /* Non-temporal stores pay above cache size and out of place. */
@@ -132,7 +131,7 @@ static void give_way(struct client_comm *comm) {
 static void run_strands(struct client_op *op, struct view *v) {
     struct occl_record *rec = op->rec;
     uint32_t count = v->plan.strand_count, member = 0, now;
-    while (occl_observe32(&rec->state) == OCCL_REC_LOCAL) {
+    while (occl_look32(&rec->state) == OCCL_REC_LOCAL) { /* Dekker with busy, raised before */
         if (!occl_share_may_run(occl_lib.job))
             return;
         if (occl_peek32(&rec->strands_next) >= count)

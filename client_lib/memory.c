@@ -33,6 +33,27 @@ static uint32_t own_above(const char *ptr) {
     return low;
 }
 
+static struct client_region *find(uint32_t number) {
+    struct client_region *region = occl_lib.by_number[number % CLIENT_REGION_BUCKETS];
+    while (region && region->number != number)
+        region = region->next;
+    return region;
+}
+
+static void link_number(struct client_region *region) {
+    struct client_region **bucket = &occl_lib.by_number[region->number % CLIENT_REGION_BUCKETS];
+    region->next = *bucket;
+    *bucket = region;
+}
+
+static void unlink_number(struct client_region *region) {
+    struct client_region **link = &occl_lib.by_number[region->number % CLIENT_REGION_BUCKETS];
+    while (*link && *link != region)
+        link = &(*link)->next;
+    if (*link)
+        *link = region->next;
+}
+
 static int own_add(struct client_region *region) {
     if (occl_lib.own_count == occl_lib.own_capacity) {
         uint32_t capacity = occl_lib.own_capacity ? occl_lib.own_capacity * 2 : 16;
@@ -47,6 +68,7 @@ static int own_add(struct client_region *region) {
             (occl_lib.own_count - at) * sizeof *occl_lib.own);
     occl_lib.own[at] = region;
     occl_lib.own_count++;
+    link_number(region);
     return OCCL_OK;
 }
 
@@ -57,6 +79,7 @@ static void own_remove(struct client_region *region) {
     memmove(&occl_lib.own[at - 1], &occl_lib.own[at],
             (occl_lib.own_count - at) * sizeof *occl_lib.own);
     occl_lib.own_count--;
+    unlink_number(region);
 }
 
 struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset) {
@@ -67,7 +90,7 @@ struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t
         struct client_region *region = occl_lib.own[at - 1];
         uint64_t offset = (uint64_t)((const char *)ptr - region->base);
         if (offset <= region->bytes && bytes <= region->bytes - offset) {
-            occl_add32(&region->users, 1);
+            region->users++;
             *out_offset = offset;
             found = region;
         }
@@ -126,15 +149,16 @@ give_back:
     return status;
 }
 
-int client_region_release(struct client_region *region) {
+int client_region_release(struct client_region *region, uint32_t own_uses) {
     pthread_mutex_lock(&occl_lib.memory);
-    if (occl_peek32(&region->users)) {
-        pthread_mutex_unlock(&occl_lib.memory);
-        return client_fail(OCCL_E_USAGE, "memory %p is in use by %u operations",
-                           (void *)region->base, occl_peek32(&region->users));
-    }
-    own_remove(region);
+    region->users -= own_uses;
+    uint32_t users = region->users;
+    void *base = region->base;
+    if (users == 0)
+        own_remove(region);
     pthread_mutex_unlock(&occl_lib.memory);
+    if (users)
+        return client_fail(OCCL_E_USAGE, "memory %p is in use by %u operations", base, users);
     (void)munmap(region->base, region->bytes);
     int status = free_in_daemon(region->number);
     free(region);
@@ -143,27 +167,11 @@ int client_region_release(struct client_region *region) {
 
 /* ---- regions of the job's other processes ---- */
 
-static struct client_region *mapped_find(uint32_t number) {
-    struct client_region *region = occl_lib.mapped[number % CLIENT_REGION_BUCKETS];
-    while (region && region->number != number)
-        region = region->next;
-    return region;
-}
-
-static struct client_region *own_find(uint32_t number) {
-    for (uint32_t i = 0; i < occl_lib.own_count; i++)
-        if (occl_lib.own[i]->number == number)
-            return occl_lib.own[i];
-    return NULL;
-}
-
 static struct client_region *find_and_use(uint32_t number) {
     pthread_mutex_lock(&occl_lib.memory);
-    struct client_region *region = mapped_find(number);
-    if (!region)
-        region = own_find(number);
+    struct client_region *region = find(number);
     if (region)
-        occl_add32(&region->users, 1);
+        region->users++;
     pthread_mutex_unlock(&occl_lib.memory);
     return region;
 }
@@ -201,15 +209,13 @@ struct client_region *client_region_map(uint32_t number) {
     if (!fresh)
         return NULL;
     pthread_mutex_lock(&occl_lib.memory);
-    region = mapped_find(number); /* another thread may have been faster */
+    region = find(number); /* another thread may have been faster */
     if (!region) {
-        struct client_region **bucket = &occl_lib.mapped[number % CLIENT_REGION_BUCKETS];
         region = fresh;
-        fresh->next = *bucket;
-        *bucket = fresh;
+        link_number(fresh);
         fresh = NULL;
     }
-    occl_add32(&region->users, 1);
+    region->users++;
     pthread_mutex_unlock(&occl_lib.memory);
     if (fresh) {
         (void)munmap(fresh->base, fresh->bytes);
@@ -219,40 +225,27 @@ struct client_region *client_region_map(uint32_t number) {
 }
 
 static void mapped_drop(struct client_region *region) {
-    struct client_region **link = &occl_lib.mapped[region->number % CLIENT_REGION_BUCKETS];
-    while (*link && *link != region)
-        link = &(*link)->next;
-    if (*link)
-        *link = region->next;
+    unlink_number(region);
     (void)munmap(region->base, region->bytes);
     free(region);
 }
 
-void client_region_unuse(struct client_region *region) {
-    if (!region)
-        return;
-    if (!occl_peek32(&region->gone)) {
-        occl_add32(&region->users, UINT32_MAX);
-        if (!occl_observe32(&region->gone))
-            return;
-        pthread_mutex_lock(&occl_lib.memory);
-    } else {
-        pthread_mutex_lock(&occl_lib.memory);
-        occl_add32(&region->users, UINT32_MAX);
-    }
-    /* A region that went while the last use ended is dropped by whoever sees both first. */
-    struct client_region *still = mapped_find(region->number);
-    if (still == region && region->gone && occl_peek32(&region->users) == 0)
-        mapped_drop(region);
+/* Under the lock, because whoever sees the last use end may free the region: its owner here, or the
+ * reader thread that hears that it is gone. */
+void client_regions_unuse(struct client_region *const *regions, uint32_t count) {
+    pthread_mutex_lock(&occl_lib.memory);
+    for (uint32_t i = 0; i < count; i++)
+        if (regions[i] && --regions[i]->users == 0 && regions[i]->gone)
+            mapped_drop(regions[i]);
     pthread_mutex_unlock(&occl_lib.memory);
 }
 
 void client_region_gone(uint32_t number) {
     pthread_mutex_lock(&occl_lib.memory);
-    struct client_region *region = mapped_find(number);
+    struct client_region *region = find(number);
     if (region) {
-        occl_publish32(&region->gone, 1);
-        if (occl_peek32(&region->users) == 0)
+        region->gone = 1;
+        if (region->users == 0)
             mapped_drop(region);
     }
     pthread_mutex_unlock(&occl_lib.memory);
@@ -260,15 +253,11 @@ void client_region_gone(uint32_t number) {
 
 /* The daemon frees everything with the session; here only the mappings go. */
 void client_memory_stop(void) {
-    for (uint32_t i = 0; i < occl_lib.own_count; i++) {
-        (void)munmap(occl_lib.own[i]->base, occl_lib.own[i]->bytes);
-        free(occl_lib.own[i]);
-    }
     free(occl_lib.own);
     occl_lib.own = NULL;
     occl_lib.own_count = occl_lib.own_capacity = 0;
     client_stage_stop();
     for (uint32_t b = 0; b < CLIENT_REGION_BUCKETS; b++)
-        while (occl_lib.mapped[b])
-            mapped_drop(occl_lib.mapped[b]);
+        while (occl_lib.by_number[b])
+            mapped_drop(occl_lib.by_number[b]);
 }

@@ -19,13 +19,13 @@ static int add_chunk(void) {
         return client_fail(OCCL_E_NO_MEMORY, "no memory for requests");
     uint32_t number = occl_lib.op_chunks_used;
     occl_lib.op_chunks[number] = chunk;
-    occl_lib.op_chunks_used = number + 1;
     for (uint32_t i = CLIENT_OP_CHUNK; i-- > 0;) {
         chunk[i].index = number * CLIENT_OP_CHUNK + i;
         chunk[i].generation = 1;
         chunk[i].next_free = occl_lib.ops_free;
         occl_lib.ops_free = &chunk[i];
     }
+    occl_publish32(&occl_lib.op_chunks_used, number + 1); /* a garbage handle may be looked up */
     return OCCL_OK;
 }
 
@@ -34,35 +34,31 @@ void client_ops_in_child(void) {
     for (uint32_t i = occl_lib.op_chunks_used * CLIENT_OP_CHUNK; i-- > 0;) {
         struct client_op *op = op_at(i);
         op->phase = CLIENT_OP_FREE;
-        op->hold = 0;
+        op->hold = op->watched = op->phase_sleepers = 0;
         op->generation = (op->generation & 0x7fffffffu) + 1;
         op->next_free = occl_lib.ops_free;
         occl_lib.ops_free = op;
     }
 }
 
-struct client_op *client_op_new(struct client_comm *comm) {
+int client_op_new(struct client_comm *comm, struct client_op **out_op) {
     pthread_mutex_lock(&occl_lib.ops_lock);
-    if (!occl_lib.ops_free && add_chunk()) {
-        pthread_mutex_unlock(&occl_lib.ops_lock);
-        return NULL;
-    }
+    int status = occl_lib.ops_free ? OCCL_OK : add_chunk();
     struct client_op *op = occl_lib.ops_free;
-    occl_lib.ops_free = op->next_free;
+    if (status == OCCL_OK)
+        occl_lib.ops_free = op->next_free;
     pthread_mutex_unlock(&occl_lib.ops_lock);
+    if (status)
+        return status;
 
     /* Somebody may still look at the op's former life (client_op_end): the hold keeps both apart.
      */
     for (uint32_t round = 0; !client_op_try_hold(op); round++)
         client_nap(round);
-    uint32_t index = op->index, generation = op->generation;
-    memset(op, 0, sizeof *op);
-    op->hold = 1;
-    op->index = index;
-    op->generation = generation;
+    memset(op, 0, offsetof(struct client_op, hold)); /* others look at what comes after */
     op->comm = comm;
     op->comm_generation = comm->generation;
-    op->phase = CLIENT_OP_INACTIVE;
+    occl_publish32(&op->phase, CLIENT_OP_INACTIVE);
     pthread_mutex_lock(&comm->lock);
     op->next_in_comm = comm->ops;
     op->prev_in_comm = &comm->ops;
@@ -70,8 +66,8 @@ struct client_op *client_op_new(struct client_comm *comm) {
         comm->ops->prev_in_comm = &op->next_in_comm;
     comm->ops = op;
     pthread_mutex_unlock(&comm->lock);
-    client_op_unhold(op);
-    return op;
+    *out_op = op;
+    return OCCL_OK;
 }
 
 /* The caller holds the op; the hold ends here. */
@@ -118,7 +114,7 @@ struct occl_request client_op_handle(const struct client_op *op) {
 
 struct client_op *client_op_get(struct occl_request handle) {
     uint32_t index = (uint32_t)handle.handle, generation = (uint32_t)(handle.handle >> 32);
-    if (generation == 0 || index >= occl_lib.op_chunks_used * CLIENT_OP_CHUNK) {
+    if (generation == 0 || index >= occl_observe32(&occl_lib.op_chunks_used) * CLIENT_OP_CHUNK) {
         client_fail(OCCL_E_HANDLE, "request 0x%llx was never given out",
                     (unsigned long long)handle.handle);
         return NULL;
@@ -153,6 +149,8 @@ void client_op_end(struct client_comm *comm, uint32_t generation, struct client_
         if (!client_wait_complete(op, give_up_ns)) {
             if (op->path == CLIENT_PATH_RING)
                 client_ring_abandon(op);
+            else
+                op->may_write_rank = client_busy_rank(op);
             client_finish(op, status, false);
         }
     }

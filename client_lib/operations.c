@@ -211,11 +211,10 @@ static int run_request(const struct call *call, struct client_comm *comm,
     int status = fill(call, comm, &scratch);
     if (status)
         return status;
-    struct client_op *op = client_op_new(comm);
-    if (!op)
-        return client_error_is_set() ? OCCL_E_NO_MEMORY : OCCL_E_QUOTA;
-    for (uint32_t round = 0; !client_op_try_hold(op); round++)
-        client_nap(round);
+    struct client_op *op;
+    status = client_op_new(comm, &op);
+    if (status)
+        return status;
     client_op_describe(op, &scratch);
     op->persistent = call->mode == MODE_PERSISTENT;
     struct occl_request handle = client_op_handle(op);

@@ -4,7 +4,6 @@
 #include "client_lib/group.h"
 
 #define ANY_SLEEP_NS 1000000ull
-#define ANY_EAGER_ROUNDS 64u
 
 /* Ends a complete request and returns the op's result. The caller holds the op; the hold ends. */
 static int finish_request(struct client_op *op) {

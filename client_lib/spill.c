@@ -166,8 +166,10 @@ void client_ring_cancel(struct client_op *op) {
     struct occl_sqe entry;
     fill(op, OCCL_SQE_CANCEL, &entry);
     pthread_mutex_lock(&ring->sq_lock);
+    /* Another thread may have taken the completion out; the slot may be another op's by now. */
+    bool still = ring->slots[op->ring_slot].op == op;
     entry.user_data = user_data_of(ring, op->ring_slot);
-    if (push(ring, &entry) == OCCL_OK)
+    if (still && push(ring, &entry) == OCCL_OK)
         op->cancel_sent = 1;
     pthread_mutex_unlock(&ring->sq_lock);
     (void)ring_bell();
@@ -177,10 +179,12 @@ void client_ring_cancel(struct client_op *op) {
  * session. */
 void client_ring_abandon(struct client_op *op) {
     struct client_ring *ring = occl_lib.ring;
+    pthread_mutex_lock(&ring->cq_lock); /* whoever reaps has delivered what it took out */
     pthread_mutex_lock(&ring->sq_lock);
     if (op->ring_slot < ring->slot_count && ring->slots[op->ring_slot].op == op)
         ring->slots[op->ring_slot].op = NULL;
     pthread_mutex_unlock(&ring->sq_lock);
+    pthread_mutex_unlock(&ring->cq_lock);
 }
 
 /* The op of a completion, or NULL; frees its slot and credit. */

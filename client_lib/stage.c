@@ -16,6 +16,7 @@
 struct client_staging {
     pthread_mutex_t lock;
     struct client_stage *free[CLASSES];
+    struct client_stage *quarantined;
     uint64_t kept_bytes; /* of the free ones that own a region */
 };
 
@@ -57,6 +58,12 @@ static struct client_stage *make(struct client_region *region, uint64_t offset, 
     return stage;
 }
 
+/* s->lock is held. */
+static void put(struct client_staging *s, struct client_stage *stage) {
+    stage->next = s->free[stage->class_index];
+    s->free[stage->class_index] = stage;
+}
+
 /* A new region cut into pieces: one is returned, the others are free. */
 static struct client_stage *add_slab(struct client_staging *s, uint32_t index) {
     struct client_region *region;
@@ -73,8 +80,7 @@ static struct client_stage *add_slab(struct client_staging *s, uint32_t index) {
             continue;
         }
         pthread_mutex_lock(&s->lock);
-        stage->next = s->free[index];
-        s->free[index] = stage;
+        put(s, stage);
         pthread_mutex_unlock(&s->lock);
     }
     return first;
@@ -113,13 +119,35 @@ void client_stage_put(struct client_stage *stage) {
         if (keep)
             s->kept_bytes += bytes;
     }
-    if (keep) {
-        stage->next = s->free[stage->class_index];
-        s->free[stage->class_index] = stage;
-    }
+    if (keep)
+        put(s, stage);
     pthread_mutex_unlock(&s->lock);
-    if (!keep) {
-        (void)client_region_release(stage->region); /* only fails when the daemon is gone */
+    /* An executor of this process may be about to give its use back: then the piece is kept. Other
+     * errors mean that the daemon is gone, and the region with it. */
+    if (!keep && client_region_release(stage->region, 0) == OCCL_E_USAGE) {
+        pthread_mutex_lock(&s->lock);
+        s->kept_bytes += bytes;
+        put(s, stage);
+        pthread_mutex_unlock(&s->lock);
+    } else if (!keep) {
+        free(stage);
+    }
+}
+
+void client_stage_quarantine(struct client_stage *stage) {
+    struct client_staging *s = occl_lib.staging;
+    if (!stage)
+        return;
+    pthread_mutex_lock(&s->lock);
+    stage->next = s->quarantined;
+    s->quarantined = stage;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void free_list(struct client_stage *list) {
+    while (list) {
+        struct client_stage *stage = list;
+        list = stage->next;
         free(stage);
     }
 }
@@ -130,11 +158,8 @@ void client_stage_stop(void) {
     if (!s)
         return;
     for (uint32_t index = 0; index < CLASSES; index++)
-        while (s->free[index]) {
-            struct client_stage *stage = s->free[index];
-            s->free[index] = stage->next;
-            free(stage);
-        }
+        free_list(s->free[index]);
+    free_list(s->quarantined);
     pthread_mutex_destroy(&s->lock);
     free(s);
     occl_lib.staging = NULL;
