@@ -53,14 +53,14 @@ void client_mark_lost(int status) {
  * attachment is used again. The tables behind handles stay, each entry one generation on, so that a
  * handle of the parent is stale here, also after the child has attached itself. */
 static void in_child(void) {
-    if (!occl_lib.attached && !occl_lib.forked)
-        return;
-    if (occl_lib.socket_fd >= 0)
-        (void)close(occl_lib.socket_fd);
     pthread_mutex_init(&occl_lib.control, NULL);
     pthread_mutex_init(&occl_lib.memory, NULL);
     pthread_mutex_init(&occl_lib.ops_lock, NULL);
     pthread_mutex_init(&occl_lib.watch_start, NULL);
+    if (!occl_lib.attached && !occl_lib.forked)
+        return;
+    if (occl_lib.socket_fd >= 0)
+        (void)close(occl_lib.socket_fd);
     client_comms_in_child();
     client_ops_in_child();
     occl_lib.depth = occl_lib.attached = occl_lib.lost = 0;
@@ -73,7 +73,7 @@ static void in_child(void) {
     occl_lib.watcher = NULL;
     occl_lib.own = NULL;
     occl_lib.own_count = occl_lib.own_capacity = 0;
-    memset(occl_lib.mapped, 0, sizeof occl_lib.mapped);
+    memset(occl_lib.by_number, 0, sizeof occl_lib.by_number);
     occl_lib.staging = NULL;
 }
 
@@ -247,15 +247,15 @@ static int attach(const struct occl_init_attr *attr) {
         occl_fd_close_all(fds);
     }
     if (status)
-        goto close_socket;
+        goto undo;
     measure_machine();
     occl_lib.socket_fd = fd;
     occl_lib.lost = 0;
     status = client_rpc_start();
     if (status == OCCL_OK)
         return OCCL_OK;
+undo:
     unmap_pages();
-close_socket:
     (void)close(fd);
     occl_lib.socket_fd = -1;
     return status;

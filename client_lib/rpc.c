@@ -99,17 +99,16 @@ static void *reader(void *arg) {
     struct client_rpc *rpc = arg;
     char *buffer = malloc(OCCL_MESSAGE_BYTES_MAX);
     struct pollfd fds[2] = {{occl_lib.socket_fd, POLLIN, 0}, {rpc->stop_fd, POLLIN, 0}};
-    while (buffer) {
+    bool live = buffer != NULL, stop = false;
+    while (live && !stop) {
         int ready = poll(fds, 2, -1);
-        if (ready < 0 && errno != EINTR)
-            break;
-        if (fds[1].revents)
-            break;
-        if (fds[0].revents && !receive(rpc, buffer)) {
-            client_mark_lost(OCCL_E_DAEMON_LOST);
-            break;
-        }
+        live = ready >= 0 || errno == EINTR;
+        stop = ready > 0 && fds[1].revents;
+        if (ready > 0 && !stop && fds[0].revents)
+            live = receive(rpc, buffer);
     }
+    if (!live) /* nobody would hear the daemon any more */
+        client_mark_lost(OCCL_E_DAEMON_LOST);
     free(buffer);
     fail_all(rpc);
     return NULL;

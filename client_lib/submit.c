@@ -228,11 +228,18 @@ static int submit_ring(struct client_op *op) {
 /* All completion credits are taken, or the slot's overflow count is at its limit: thousands of ops
  * of this process wait in the daemon. Either ends when some of them do; the slot may become free.
  */
-static int wait_for_room(struct client_comm *comm, uint32_t round) {
+static int wait_for_room(const struct client_op *op, uint32_t round) {
+    struct client_comm *comm = op->comm;
     uint32_t rank;
     int status = client_comm_state(comm, &rank);
     if (status)
         return client_fail(status, "communicator %s: %s", comm->name, occl_status_text(status));
+    if (op->deadline_ns && client_now_ns() >= op->deadline_ns)
+        return client_fail(
+            OCCL_E_TIMEOUT,
+            "communicator %s: the deadline passed while the op waited for room among "
+            "this process's ops in the daemon; nothing was submitted",
+            comm->name);
     client_ring_reap();
     client_nap(round);
     return OCCL_OK;
@@ -270,7 +277,7 @@ int client_submit(struct client_op *op) {
             reserved = status == OCCL_OK;
         }
         if (status == OCCL_WOULD_BLOCK && may_wait)
-            status = wait_for_room(comm, round++);
+            status = wait_for_room(op, round++);
         if (status) {
             if (reserved)
                 client_ring_unreserve();

@@ -58,7 +58,7 @@
  * | lanes_busy   | lanes     | m         | add        | look    | 1    | Dekker with state (6)    |
  * | line.ready   | the rank  | m, daemon | publish    | observe | L    | line contents before it  |
  * | line.busy    | the rank  | m, daemon | add        | look    | L    | as (6), per rank         |
- * | line.waiters | the rank  | m, daemon | add        | peek    | L    | sleeping threads: `why`  |
+ * | line.waiters | the rank  | m, daemon | note       | peek    | L    | 1: it sleeps; for `why`  |
  *
  * m: members. (1) Owns the slot; the last one's clear publishes the reset fields to whoever claims
  * the slot next. (2) Decides; observing DONE makes the output of all strands visible, because each
