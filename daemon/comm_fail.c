@@ -28,15 +28,6 @@ void occl_comm_mark_dead(struct occl_comm *comm, uint32_t rank) {
     (void)occl_or64(&occl_records_header(&comm->records)->dead_mask, 1ull << rank);
 }
 
-void occl_comm_notify(struct occl_comm *comm, uint64_t rank_mask) {
-    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
-        struct occl_seat *seat = &comm->seats[rank];
-        if (seat->session && (rank_mask >> rank & 1))
-            occl_session_event(seat->session, OCCL_EVENT_NOTIFY, seat->number, rank, 0, OCCL_OK,
-                               "");
-    }
-}
-
 /* ---- one record ---- */
 
 static bool is_point_to_point(uint64_t word) {
@@ -72,23 +63,6 @@ static uint32_t needed_and_left(const struct occl_comm *comm, struct occl_record
         return OCCL_RANK_NONE;
     uint32_t peer = ready[0] ? peers[0] : peers[1];
     return peer < comm->ranks && (comm->left_mask >> peer & 1) ? peer : OCCL_RANK_NONE;
-}
-
-static uint64_t notify_mask(const struct occl_comm *comm, struct occl_record *rec, uint64_t word) {
-    uint64_t mask = 0;
-    uint32_t lines = is_point_to_point(word) ? 2 : comm->ranks;
-    for (uint32_t i = 0; i < lines && i < comm->ranks; i++) {
-        struct occl_line *line = occl_line_at(rec, i);
-        uint32_t rank = i;
-        uint32_t peer;
-        if (!occl_observe32(&line->ready) || !occl_peek32(&line->notify))
-            continue;
-        if (is_point_to_point(word) && !pair_rank(line, &rank, &peer))
-            continue;
-        if (rank < comm->ranks)
-            mask |= 1ull << rank;
-    }
-    return mask;
 }
 
 /* True when the record was undecided and is aborted now. */
@@ -166,12 +140,8 @@ uint32_t occl_comm_sweep(struct occl_comm *comm) {
             continue;
         if (!ended)
             tell_of_leaver(comm, about);
-        uint64_t mask = notify_mask(comm, rec, word);
-        if (!abort_record(rec, ended ? comm->end_status : OCCL_E_PEER_FAILED, about))
-            continue;
-        aborted++;
-        if (mask)
-            occl_comm_notify(comm, mask);
+        if (abort_record(rec, ended ? comm->end_status : OCCL_E_PEER_FAILED, about))
+            aborted++;
     }
     return aborted;
 }

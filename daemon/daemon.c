@@ -26,46 +26,22 @@
 
 static void lane_fault(void *owner, uint64_t session_id, int status, const char *reason) {
     struct occl_daemon *daemon = owner;
-    struct occl_mail mail = {OCCL_MAIL_FAULT, status, session_id, 0, reason};
+    struct occl_mail mail = {session_id, status, reason};
     if (!occl_mailbox_post(daemon->mailbox, &mail))
         OCCL_LOG_ERROR(daemon->log, "daemon", "session %llu: its fault (%s) found no room",
                        (unsigned long long)(session_id >> 16), reason);
 }
 
-static void lane_notify(void *owner, uint64_t comm_uid, uint64_t rank_mask) {
-    struct occl_daemon *daemon = owner;
-    struct occl_mail mail = {OCCL_MAIL_NOTIFY, OCCL_OK, comm_uid, rank_mask, NULL};
-    /* A full mailbox widens the notice to everybody (mail_ready). */
-    (void)occl_mailbox_post(daemon->mailbox, &mail);
-}
-
-static void take_mail(struct occl_daemon *daemon, const struct occl_mail *mail) {
-    struct occl_comm *comm;
-    if (mail->kind == OCCL_MAIL_FAULT) {
-        struct occl_session *session = occl_session_find(daemon, mail->id);
-        if (session)
-            occl_session_end(session, OCCL_CAUSE_QUARANTINED, "%s: %s",
-                             occl_status_name(mail->status), mail->reason);
-        return;
-    }
-    HASH_FIND(in_daemon, daemon->comms, &mail->id, sizeof mail->id, comm);
-    if (comm)
-        occl_comm_notify(comm, mail->mask);
-}
-
 static void mail_ready(struct occl_watch *watch, uint32_t events) {
     struct occl_daemon *daemon = watch->owner;
     struct occl_mail mail;
-    struct occl_comm *comm;
-    struct occl_comm *next;
     (void)events;
     occl_mailbox_open(daemon->mailbox);
-    for (uint32_t i = 0; i < MAILBOX_ENTRIES && occl_mailbox_take(daemon->mailbox, &mail); i++)
-        take_mail(daemon, &mail);
-    if (!occl_mailbox_lost(daemon->mailbox))
-        return;
-    HASH_ITER (in_daemon, daemon->comms, comm, next) {
-        occl_comm_notify(comm, ~0ull);
+    for (uint32_t i = 0; i < MAILBOX_ENTRIES && occl_mailbox_take(daemon->mailbox, &mail); i++) {
+        struct occl_session *session = occl_session_find(daemon, mail.session_id);
+        if (session)
+            occl_session_end(session, OCCL_CAUSE_QUARANTINED, "%s: %s",
+                             occl_status_name(mail.status), mail.reason);
     }
 }
 
@@ -235,7 +211,7 @@ static int make_loop(struct occl_daemon *daemon, struct occl_detail *detail) {
 }
 
 static int make_engine(struct occl_daemon *daemon, struct occl_detail *detail) {
-    static const struct occl_engine_events events = {lane_fault, lane_notify};
+    static const struct occl_engine_events events = {lane_fault};
     struct occl_engine_config config = {
         .lanes = daemon->lanes,
         .lane_cpus = daemon->lanes_bound ? daemon->lane_cpus : NULL,

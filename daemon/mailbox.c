@@ -5,9 +5,7 @@
  * | field | writer    | reader    | store   | load    | why                                     |
  * | next  | producers | producers | claim   | peek    | hands out positions                     |
  * | turn  | both      | both      | publish | observe | the mail before the turn, and back      |
- * | lost  | producers | consumer  | add     | observe | count of refused posts                  |
  * | rung  | both      | both      | claim   | claim   | one eventfd write per round of the loop |
- * | taken | consumer  | both      | note    | peek    | a hint: how full it is, for the reserve |
  */
 #include "daemon/mailbox.h"
 
@@ -30,10 +28,8 @@ struct occl_mailbox {
     uint64_t mask;
     int fd;
     _Alignas(OCCL_CACHE_LINE_BYTES) uint64_t next;
-    uint64_t lost;
     uint32_t rung;
     _Alignas(OCCL_CACHE_LINE_BYTES) uint64_t taken;
-    uint64_t lost_seen;
 };
 
 int occl_mailbox_create(uint32_t entries, struct occl_mailbox **out_mailbox) {
@@ -76,28 +72,12 @@ static void ring_bell(struct occl_mailbox *mailbox) {
     (void)written;
 }
 
-/* Only faults may use the last quarter. */
-static bool is_reserved(const struct occl_mailbox *mailbox, const struct occl_mail *mail,
-                        uint64_t at) {
-    uint64_t entries = mailbox->mask + 1;
-    return mail->kind != OCCL_MAIL_FAULT &&
-           at - occl_peek64(&mailbox->taken) >= entries - entries / 4;
-}
-
-static bool refuse(struct occl_mailbox *mailbox) {
-    occl_add64(&mailbox->lost, 1);
-    ring_bell(mailbox);
-    return false;
-}
-
 bool occl_mailbox_post(struct occl_mailbox *mailbox, const struct occl_mail *mail) {
     uint64_t at = occl_peek64(&mailbox->next);
     for (;;) {
         struct cell *cell = &mailbox->cells[at & mailbox->mask];
         uint64_t turn = occl_observe64(&cell->turn);
         if (turn == at) {
-            if (is_reserved(mailbox, mail, at))
-                return refuse(mailbox);
             if (!occl_claim64(&mailbox->next, &at, at + 1))
                 continue;
             cell->mail = *mail;
@@ -106,7 +86,7 @@ bool occl_mailbox_post(struct occl_mailbox *mailbox, const struct occl_mail *mai
             return true;
         }
         if (turn < at)
-            return refuse(mailbox);
+            return false;
         at = occl_peek64(&mailbox->next);
     }
 }
@@ -126,13 +106,6 @@ bool occl_mailbox_take(struct occl_mailbox *mailbox, struct occl_mail *out_mail)
         return false;
     *out_mail = cell->mail;
     occl_publish64(&cell->turn, mailbox->taken + mailbox->mask + 1);
-    occl_note64(&mailbox->taken, mailbox->taken + 1);
+    mailbox->taken++;
     return true;
-}
-
-bool occl_mailbox_lost(struct occl_mailbox *mailbox) {
-    uint64_t lost = occl_observe64(&mailbox->lost);
-    bool more = lost != mailbox->lost_seen;
-    mailbox->lost_seen = lost;
-    return more;
 }

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From lanes to the control loop: a bounded queue with many producers and one consumer, and an
- * eventfd of the daemon's own that makes the loop look into it. Producers never block and never
- * allocate. When the queue is full, notices are widened: the consumer is told that something was
- * lost and then notifies everybody, which is safe because a notice only says "look again". Faults
- * cannot be widened, so a quarter of the queue is kept for them: a session faults once, and more of
- * them than that do not fault in one round of the loop. */
+/* From lanes to the control loop: which sessions have faulted. A bounded queue with many producers
+ * and one consumer, and an eventfd of the daemon's own that makes the loop look into it. Producers
+ * never block and never allocate. A session faults once, so the queue is full only when more of
+ * them fault in one round of the loop than it has entries. */
 #ifndef DAEMON_MAILBOX_H
 #define DAEMON_MAILBOX_H
 
@@ -13,15 +11,9 @@
 
 struct occl_mailbox;
 
-enum occl_mail_kind {
-    OCCL_MAIL_FAULT = 1,  /* id: session, status, reason */
-    OCCL_MAIL_NOTIFY = 2, /* id: communicator, mask: ranks */
-};
 struct occl_mail {
-    uint32_t kind; /* enum occl_mail_kind */
+    uint64_t session_id;
     int32_t status;
-    uint64_t id;
-    uint64_t mask;
     const char *reason; /* static string */
 };
 
@@ -30,12 +22,10 @@ int occl_mailbox_create(uint32_t entries, struct occl_mailbox **out_mailbox);
 void occl_mailbox_destroy(struct occl_mailbox *mailbox);
 /* The descriptor that is readable while there is mail. Owned by the mailbox. */
 int occl_mailbox_fd(const struct occl_mailbox *mailbox);
-/* Any thread. False: full; the consumer learns it by occl_mailbox_lost. */
+/* Any thread. False: full. */
 bool occl_mailbox_post(struct occl_mailbox *mailbox, const struct occl_mail *mail);
 /* Loop thread only: clears the descriptor before looking, so that no mail is missed. */
 void occl_mailbox_open(struct occl_mailbox *mailbox);
 bool occl_mailbox_take(struct occl_mailbox *mailbox, struct occl_mail *out_mail);
-/* Whether a post was refused since the last call. */
-bool occl_mailbox_lost(struct occl_mailbox *mailbox);
 
 #endif

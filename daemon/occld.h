@@ -443,7 +443,6 @@ uint32_t occl_comm_sweep(struct occl_comm *comm);
 void occl_comm_sweep_start(struct occl_comm *comm);
 /* Ends all communicators: SHUTTING_DOWN. */
 void occl_comm_end_all(struct occl_daemon *daemon);
-void occl_comm_notify(struct occl_comm *comm, uint64_t rank_mask);
 
 /* ---- opview.c: what is not complete, from pages and engine ---- */
 struct occl_op_view {
@@ -452,7 +451,7 @@ struct occl_op_view {
     struct occl_signature signature;
     uint64_t members_mask; /* ranks that the op needs */
     uint64_t arrived_mask;
-    uint64_t waiting_mask;     /* arrived, and a thread of theirs sleeps or wants to be woken */
+    uint64_t waiting_mask;     /* arrived, and a thread of theirs waits */
     uint64_t busy_mask;        /* a thread of theirs executes strands of it right now */
     uint64_t since_ns;         /* monotonic; first submission */
     uint64_t waiting_since_ns; /* latest time at which a waiting member began to wait; 0: unknown */

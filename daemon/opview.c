@@ -95,8 +95,7 @@ static void take_times(const struct occl_comm *comm, struct occl_line *line, uin
     uint64_t now = occl_loop_now_ns(daemon->loop);
     uint64_t first = submitted ? submitted : waits;
     uint64_t since = first ? occl_ticks_to_ns(&daemon->scale, first) : now;
-    bool waiting =
-        waits || occl_peek32(&line->notify) != 0 || occl_peek32(&line->ready) == OCCL_LINE_BLOCKED;
+    bool waiting = waits || occl_peek32(&line->ready) == OCCL_LINE_BLOCKED;
     if (op->since_ns == 0 || since < op->since_ns)
         op->since_ns = since;
     if (!waiting)

@@ -61,7 +61,6 @@ enum occl_space {
     OCCL_SPACE_REGION = 1,  /* offset into region `region` of the job */
     OCCL_SPACE_PRIVATE = 2, /* offset is an address in the member's own address space */
     OCCL_SPACE_PAYLOAD = 3, /* offset into the communicator page (the member's payload chunks) */
-    OCCL_SPACE_LINE = 4,    /* the bytes are in the member's own line (tiny or inlined) */
 };
 struct occl_buffer_ref {
     uint32_t space;  /* enum occl_space */
@@ -151,7 +150,6 @@ enum occl_sqe_verb {
     OCCL_SQE_SUBMIT = 1,  /* the daemon matches and executes this op (no free record) */
     OCCL_SQE_EXECUTE = 2, /* the record in `slot` is LOCAL and nobody waits: run its strands */
     OCCL_SQE_CANCEL = 3,  /* withdraw the SUBMIT with this user_data: deadline passed, abort */
-    OCCL_SQE_NOTIFY = 4, /* wake the helper threads of the members in user_data (a rank bit mask) */
 };
 struct occl_sqe {
     uint8_t verb;

@@ -124,7 +124,7 @@ struct occl_line {
             struct occl_buffer_ref src;
             struct occl_buffer_ref dst;
         } ref;
-        uint8_t tiny[OCCL_TINY_BYTES]; /* payload; src.space is then implied: see `flags` */
+        uint8_t tiny[OCCL_TINY_BYTES]; /* payload of a tiny op, in place of ref */
     } u;
     /* cache line 1: written only when the op is not complete at once; the rank sets what it wrote
      * back to 0 before it leaves */
@@ -132,9 +132,7 @@ struct occl_line {
     uint64_t wait_since_ticks; /* 0: nobody of this rank sleeps on the op */
     uint32_t waiters;
     uint32_t busy;
-    uint32_t flags;  /* OCCL_LINE_* */
-    uint32_t notify; /* 1: the rank wants its helper thread woken when the op is decided */
-    uint32_t reserved[8];
+    uint32_t reserved[10];
     /* cache lines 2, 3 */
     uint8_t inlined[OCCL_INLINE_BYTES];
 };
@@ -188,7 +186,6 @@ enum occl_comm_state {
     OCCL_COMM_FAILED = 1,  /* a member died: about_rank */
     OCCL_COMM_REVOKED = 2, /* by about_rank */
     OCCL_COMM_ABORTED = 3,
-    OCCL_COMM_DESTROYED = 4,
 };
 
 /* Start of a communicator page. Written by the daemon before it hands the page out; later only
@@ -301,7 +298,7 @@ void occl_line_fill(struct occl_line *line, struct occl_op_key key,
                     const struct occl_signature *sig);
 
 /* Publishes the line and counts the arrival. Returns how many members have arrived, this one
- * included. The caller has filled line->u, flags and inlined. */
+ * included. The caller has filled line->u and inlined. */
 static inline uint32_t occl_record_arrive(struct occl_record *rec, struct occl_line *line,
                                           enum occl_line_ready how) {
     occl_publish32(&line->ready, how);

@@ -206,11 +206,9 @@ struct occl_msg_admin_reply {
 
 enum occl_event_kind {
     OCCL_EVENT_COMM = 1,        /* a communicator ended: detail says why */
-    OCCL_EVENT_NOTIFY = 2,      /* somebody decided an op that this session wanted to hear of */
     OCCL_EVENT_REGION_GONE = 3, /* unmap region `number` when nothing uses it */
     OCCL_EVENT_STALL = 4,       /* a cycle of application waits: detail prints it */
     OCCL_EVENT_SHUTDOWN = 5,    /* the daemon drains */
-    OCCL_EVENT_ASYNC = 6,       /* an error of an op that had completed here (broadcast root) */
 };
 struct occl_msg_event {
     struct occl_msg_header h;

@@ -34,8 +34,6 @@ struct occl_engine_events {
     /* Corrupt ring or entry: the control loop quarantines the session. reason is a static string.
      */
     void (*session_fault)(void *owner, uint64_t session_id, int status, const char *reason);
-    /* NOTIFY of a client: send OCCL_EVENT_NOTIFY to the members in rank_mask. */
-    void (*notify)(void *owner, uint64_t comm_uid, uint64_t rank_mask);
 };
 
 struct occl_engine_config {

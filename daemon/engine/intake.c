@@ -34,13 +34,6 @@ static bool take_credit(struct occl_eng_lane *lane, struct occl_eng_session *ses
     return false;
 }
 
-static void notify(struct occl_eng_lane *lane, const struct occl_eng_comm *comm, uint64_t mask) {
-    if (comm->ranks < 64)
-        mask &= (1ull << comm->ranks) - 1;
-    if (mask)
-        lane->engine->events.notify(lane->engine->owner, comm->uid, mask);
-}
-
 static void take_entry(struct occl_eng_lane *lane, struct occl_eng_session *session,
                        const struct occl_sqe *sqe) {
     const struct occl_eng_map_entry *e;
@@ -53,14 +46,11 @@ static void take_entry(struct occl_eng_lane *lane, struct occl_eng_session *sess
         occl_eng_cancel(lane, session, sqe);
         return;
     case OCCL_SQE_EXECUTE:
-    case OCCL_SQE_NOTIFY:
         e = occl_eng_map_find(&session->comms, sqe->comm);
         if (!e || sqe->flags != 0)
             occl_eng_bump(&lane->counters.ignored, 1); /* nobody waits for an answer */
-        else if (sqe->verb == OCCL_SQE_EXECUTE)
-            occl_eng_execute(lane, e->value, sqe);
         else
-            notify(lane, e->value, sqe->user_data);
+            occl_eng_execute(lane, e->value, sqe);
         return;
     default:
         /* No completion can be right for a verb that does not exist. */

@@ -388,8 +388,8 @@ int occl_eng_check_sqe(const struct occl_sqe *sqe, uint32_t ranks, uint32_t rank
                        uint64_t *out_bytes);
 /* Address of a buffer, or a status. line: LINE refs point into it; NULL: they are refused. */
 int occl_eng_resolve(const struct occl_eng_comm *comm, uint32_t rank,
-                     const struct occl_buffer_ref *ref, uint64_t bytes, void *line_bytes,
-                     void **out_address, uint32_t *out_region);
+                     const struct occl_buffer_ref *ref, uint64_t bytes, void **out_address,
+                     uint32_t *out_region);
 /* Does member `index` of an op read an input, write an output? */
 bool occl_eng_needs_src(uint32_t kind, uint32_t root, uint32_t index);
 bool occl_eng_needs_dst(uint32_t kind, uint32_t root, uint32_t index,

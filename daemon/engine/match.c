@@ -31,11 +31,9 @@ static int resolve_buffers(struct arrival *a, uint64_t bytes) {
     if (bytes == 0)
         return OCCL_OK;
     if (occl_eng_needs_src(kind, root, a->index))
-        status =
-            occl_eng_resolve(a->comm, a->rank, &sqe->src, bytes, NULL, &a->src, &a->src_region);
+        status = occl_eng_resolve(a->comm, a->rank, &sqe->src, bytes, &a->src, &a->src_region);
     if (status == OCCL_OK && occl_eng_needs_dst(kind, root, a->index, &sqe->dst))
-        status =
-            occl_eng_resolve(a->comm, a->rank, &sqe->dst, bytes, NULL, &a->dst, &a->dst_region);
+        status = occl_eng_resolve(a->comm, a->rank, &sqe->dst, bytes, &a->dst, &a->dst_region);
     return status;
 }
 

@@ -23,28 +23,19 @@ static uint32_t rank_of_line(struct occl_op_key key, uint32_t index) {
     return index == 0 ? key.peers >> 16 : key.peers & 0xffffu;
 }
 
-/* Wakes whoever sleeps on a record that was just decided, and tells helper threads. */
-static void announce(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
-                     struct occl_record *record, struct occl_op_key key, uint32_t members) {
-    uint64_t mask = 0;
+/* Wakes whoever sleeps on a record that was just decided. */
+static void announce(struct occl_eng_lane *lane, struct occl_record *record) {
     if (occl_word_wake(&record->state, &record->sleepers, OCCL_WAKES_MAX))
         occl_eng_bump(&lane->counters.system_calls, 1);
-    for (uint32_t i = 0; i < members; i++) {
-        if (occl_peek32(&occl_line_at(record, i)->notify))
-            mask |= 1ull << rank_of_line(key, i);
-    }
-    if (mask)
-        lane->engine->events.notify(lane->engine->owner, comm->uid, mask);
 }
 
 static void abort_record(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
-                         struct occl_record *record, struct occl_op_key key, uint32_t members,
-                         int status, uint32_t about_rank) {
+                         struct occl_record *record, int status, uint32_t about_rank) {
     uint32_t now;
     occl_count64(&comm->job->errors, 1);
     if (occl_record_decide(record, OCCL_REC_LOCAL,
                            OCCL_REC_WORD(OCCL_REC_ABORTED, status, about_rank), &now))
-        announce(lane, comm, record, key, members);
+        announce(lane, record);
 }
 
 void occl_eng_record_abort(struct occl_eng_lane *lane, struct occl_eng_run *run, int status,
@@ -52,7 +43,7 @@ void occl_eng_record_abort(struct occl_eng_lane *lane, struct occl_eng_run *run,
     uint32_t members = run->plan.member_count;
     if (!occl_record_lane_enter(run->record, run->print, members))
         return;
-    abort_record(lane, run->comm, run->record, run->key, members, status, about_rank);
+    abort_record(lane, run->comm, run->record, status, about_rank);
     occl_record_lane_leave(run->record, members);
 }
 
@@ -76,14 +67,13 @@ static int fill_line(struct occl_eng_run *run, struct occl_eng_comm *comm, uint3
     uint32_t kind = run->plan.kind, rank = rank_of_line(run->key, index);
     uint32_t src_region = OCCL_ENG_REGION_NONE, dst_region = OCCL_ENG_REGION_NONE;
     void *src = NULL, *dst = NULL;
-    void *line_bytes = occl_line_at(run->record, index)->inlined;
     int status = OCCL_OK;
     if (occl_eng_needs_src(kind, run->plan.root, index))
-        status = occl_eng_resolve(comm, rank, &line->u.ref.src, run->plan.total_bytes, line_bytes,
-                                  &src, &src_region);
+        status = occl_eng_resolve(comm, rank, &line->u.ref.src, run->plan.total_bytes, &src,
+                                  &src_region);
     if (status == OCCL_OK && occl_eng_needs_dst(kind, run->plan.root, index, &line->u.ref.dst))
-        status = occl_eng_resolve(comm, rank, &line->u.ref.dst, run->plan.total_bytes, line_bytes,
-                                  &dst, &dst_region);
+        status = occl_eng_resolve(comm, rank, &line->u.ref.dst, run->plan.total_bytes, &dst,
+                                  &dst_region);
     if (status != OCCL_OK)
         return OCCL_E_FAULT;
     occl_eng_run_fill(run, index, rank, src, src_region, dst, dst_region);
@@ -134,7 +124,7 @@ static int fill_record(struct occl_eng_lane *lane, struct occl_eng_run *run,
         }
     }
     if (status != OCCL_OK)
-        abort_record(lane, comm, run->record, run->key, run->plan.member_count, status, about);
+        abort_record(lane, comm, run->record, status, about);
     return status;
 }
 
@@ -213,8 +203,7 @@ static bool execute_strand(struct occl_eng_lane *lane, struct occl_eng_run *run,
     uint32_t count = run->plan.strand_count, now;
     int status = occl_eng_slice(lane, run, index);
     if (status != OCCL_OK) {
-        abort_record(lane, run->comm, run->record, run->key, run->plan.member_count, status,
-                     occl_eng_run_fault_rank(run));
+        abort_record(lane, run->comm, run->record, status, occl_eng_run_fault_rank(run));
         return false;
     }
     *out_bytes = occl_local_strand_traffic(&run->plan, index);
@@ -223,7 +212,7 @@ static bool execute_strand(struct occl_eng_lane *lane, struct occl_eng_run *run,
     if (occl_record_decide(run->record, OCCL_REC_LOCAL, OCCL_REC_WORD(OCCL_REC_DONE, 0, 0), &now)) {
         occl_count64(&run->job->ops, 1);
         occl_eng_bump(&lane->counters.ops_completed, 1);
-        announce(lane, run->comm, run->record, run->key, run->plan.member_count);
+        announce(lane, run->record);
     }
     return false;
 }

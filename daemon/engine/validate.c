@@ -95,8 +95,8 @@ static int resolve_payload(const struct occl_eng_comm *comm, uint32_t rank, uint
 }
 
 int occl_eng_resolve(const struct occl_eng_comm *comm, uint32_t rank,
-                     const struct occl_buffer_ref *ref, uint64_t bytes, void *line_bytes,
-                     void **out_address, uint32_t *out_region) {
+                     const struct occl_buffer_ref *ref, uint64_t bytes, void **out_address,
+                     uint32_t *out_region) {
     *out_region = OCCL_ENG_REGION_NONE;
     switch (ref->space) {
     case OCCL_SPACE_REGION: {
@@ -109,15 +109,8 @@ int occl_eng_resolve(const struct occl_eng_comm *comm, uint32_t rank,
     }
     case OCCL_SPACE_PAYLOAD:
         return resolve_payload(comm, rank, ref->offset, bytes, out_address);
-    case OCCL_SPACE_LINE:
-        if (!line_bytes || bytes > OCCL_INLINE_BYTES)
-            return OCCL_E_INVALID;
-        *out_address = line_bytes;
-        return OCCL_OK;
-    case OCCL_SPACE_PRIVATE:
-        /* The daemon never touches a tenant's address space. */
-        return line_bytes ? OCCL_E_FAULT : OCCL_E_INVALID;
     default:
+        /* OCCL_SPACE_PRIVATE, too: the daemon never touches a tenant's address space. */
         return OCCL_E_INVALID;
     }
 }

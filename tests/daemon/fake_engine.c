@@ -57,10 +57,6 @@ void fake_engine_fault(uint64_t session_id, int status, const char *reason) {
     current->events.session_fault(current->owner, session_id, status, reason);
 }
 
-void fake_engine_notify(uint64_t comm_uid, uint64_t mask) {
-    current->events.notify(current->owner, comm_uid, mask);
-}
-
 void fake_engine_set_ops(const struct occl_engine_op_view *ops, uint32_t count) {
     OCCL_ASSERT(count <= FAKE_OPS_MAX);
     memcpy(current->ops, ops, count * sizeof *ops);

@@ -16,7 +16,6 @@ struct fake_engine_counts {
 };
 struct fake_engine_counts fake_engine_counts(void);
 void fake_engine_fault(uint64_t session_id, int status, const char *reason);
-void fake_engine_notify(uint64_t comm_uid, uint64_t mask);
 /* What occl_engine_ops reports from now on. */
 void fake_engine_set_ops(const struct occl_engine_op_view *ops, uint32_t count);
 

@@ -14,37 +14,20 @@
 
 static void keeps_order_and_refuses_when_full(void **state) {
     struct occl_mailbox *box;
-    struct occl_mail mail = {.kind = OCCL_MAIL_FAULT};
+    struct occl_mail mail = {.status = -1};
     (void)state;
     assert_int_equal(occl_mailbox_create(8, &box), 0);
     for (uint64_t round = 0; round < 5; round++) {
-        for (mail.id = 0; mail.id < 8; mail.id++)
+        for (mail.session_id = 0; mail.session_id < 8; mail.session_id++)
             assert_true(occl_mailbox_post(box, &mail));
         assert_false(occl_mailbox_post(box, &mail));
         occl_mailbox_open(box);
         for (uint64_t i = 0; i < 8; i++) {
             assert_true(occl_mailbox_take(box, &mail));
-            assert_int_equal(mail.id, i);
+            assert_int_equal(mail.session_id, i);
         }
         assert_false(occl_mailbox_take(box, &mail));
-        assert_true(occl_mailbox_lost(box));
-        assert_false(occl_mailbox_lost(box));
     }
-    occl_mailbox_destroy(box);
-}
-
-static void a_quarter_is_kept_for_faults(void **state) {
-    struct occl_mailbox *box;
-    struct occl_mail notice = {.kind = OCCL_MAIL_NOTIFY};
-    struct occl_mail fault = {.kind = OCCL_MAIL_FAULT};
-    (void)state;
-    assert_int_equal(occl_mailbox_create(8, &box), 0);
-    for (int i = 0; i < 6; i++)
-        assert_true(occl_mailbox_post(box, &notice));
-    assert_false(occl_mailbox_post(box, &notice));
-    for (int i = 0; i < 2; i++)
-        assert_true(occl_mailbox_post(box, &fault));
-    assert_false(occl_mailbox_post(box, &fault));
     occl_mailbox_destroy(box);
 }
 
@@ -55,7 +38,7 @@ static bool readable(struct occl_mailbox *box) {
 
 static void descriptor_is_readable_while_there_is_mail(void **state) {
     struct occl_mailbox *box;
-    struct occl_mail mail = {.kind = OCCL_MAIL_FAULT};
+    struct occl_mail mail = {.status = -1};
     (void)state;
     assert_int_equal(occl_mailbox_create(8, &box), 0);
     assert_false(readable(box));
@@ -81,7 +64,7 @@ struct producer {
 static void *produce(void *arg) {
     struct producer *p = arg;
     for (uint64_t i = 0; i < MAILS;) {
-        struct occl_mail mail = {OCCL_MAIL_NOTIFY, 0, p->number, i, NULL};
+        struct occl_mail mail = {p->number, (int32_t)i, NULL};
         if (occl_mailbox_post(p->box, &mail))
             i++;
         else
@@ -108,8 +91,8 @@ static void many_producers_one_consumer(void **state) {
         assert_int_equal(poll(&fd, 1, 20000), 1);
         occl_mailbox_open(box);
         while (occl_mailbox_take(box, &mail)) {
-            assert_int_equal(mail.mask, next[mail.id]);
-            next[mail.id]++;
+            assert_int_equal(mail.status, next[mail.session_id]);
+            next[mail.session_id]++;
             total++;
         }
     }
@@ -121,7 +104,6 @@ static void many_producers_one_consumer(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_order_and_refuses_when_full),
-        cmocka_unit_test(a_quarter_is_kept_for_faults),
         cmocka_unit_test(descriptor_is_readable_while_there_is_mail),
         cmocka_unit_test(many_producers_one_consumer),
     };

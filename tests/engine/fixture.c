@@ -17,12 +17,6 @@ static void on_fault(void *owner, uint64_t session_id, int status, const char *r
     (void)occl_add64(&fx->faults, 1);
 }
 
-static void on_notify(void *owner, uint64_t comm_uid, uint64_t rank_mask) {
-    struct fx *fx = owner;
-    (void)comm_uid;
-    (void)occl_or64(&fx->notified_mask, rank_mask);
-}
-
 static void on_log(void *self, enum occl_log_level level, const char *line, size_t bytes) {
     struct fx *fx = self;
     (void)level;
@@ -32,7 +26,7 @@ static void on_log(void *self, enum occl_log_level level, const char *line, size
 }
 
 void fx_open(struct fx *fx, const struct fx_options *options) {
-    static const struct occl_engine_events events = {on_fault, on_notify};
+    static const struct occl_engine_events events = {on_fault};
     memset(fx, 0, sizeof *fx);
     pthread_mutex_init(&fx->control, NULL);
     fx->clock = occl_clock_system(occl_ticks_source_probe());

@@ -60,7 +60,6 @@ struct fx {
     uint64_t faults;
     uint64_t faulted_session;
     uint64_t fault_status;
-    uint64_t notified_mask;
     uint64_t log_lines;
 };
 

@@ -61,7 +61,7 @@ BAD(bad_region, sqe->src.region = 55)
 BAD(bad_offset, sqe->src.offset = 16384)
 BAD(bad_offset_wraps, sqe->dst.offset = UINT64_MAX - 8)
 BAD(bad_private, sqe->src.space = OCCL_SPACE_PRIVATE)
-BAD(bad_line, sqe->src.space = OCCL_SPACE_LINE)
+BAD(bad_src_space, sqe->src.space = 4)
 BAD(bad_space, sqe->dst.space = 9)
 BAD(bad_no_buffer, sqe->dst.space = OCCL_SPACE_NONE)
 BAD(bad_payload, sqe->src.space = OCCL_SPACE_PAYLOAD; sqe->src.offset = 0)
@@ -95,7 +95,7 @@ static void every_field_of_an_entry(void **state) {
         {"offset", OCCL_E_FAULT, bad_offset},
         {"offset wraps", OCCL_E_FAULT, bad_offset_wraps},
         {"private", OCCL_E_INVALID, bad_private},
-        {"line", OCCL_E_INVALID, bad_line},
+        {"source space", OCCL_E_INVALID, bad_src_space},
         {"space", OCCL_E_INVALID, bad_space},
         {"no buffer", OCCL_E_INVALID, bad_no_buffer},
         {"payload", OCCL_E_FAULT, bad_payload},

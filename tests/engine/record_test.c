@@ -157,28 +157,6 @@ static void lanes_and_members_share_strands(void **state) {
     close_stage(&s);
 }
 
-static bool notified(struct fx *fx) {
-    return occl_observe64(&fx->notified_mask) != 0;
-}
-
-static void helper_threads_are_told(void **state) {
-    struct stage s;
-    (void)state;
-    open_stage(&s, 1);
-    arrive_all(&s, 1, 1000);
-    occl_note32(&occl_line_at(s.record, 2)->notify, 1);
-    execute(&s, 0);
-    assert_true(fx_until(&s.fx, notified));
-    assert_int_equal(occl_observe64(&s.fx.notified_mask), 1u << 2);
-    occl_note64(&s.fx.notified_mask, 0);
-    struct occl_sqe sqe = {
-        .verb = OCCL_SQE_NOTIFY, .comm = s.comm->numbers[1], .user_data = ~0ull << 1};
-    fx_submit(&s.fx, s.comm, 1, &sqe);
-    assert_true(fx_until(&s.fx, notified));
-    assert_int_equal(occl_observe64(&s.fx.notified_mask), (1u << RANKS) - 2);
-    close_stage(&s);
-}
-
 struct forgery {
     const char *what;
     uint32_t outcome; /* kind of the state afterwards */
@@ -370,7 +348,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_execute_a_local_record),
         cmocka_unit_test(lanes_and_members_share_strands),
-        cmocka_unit_test(helper_threads_are_told),
         cmocka_unit_test(forged_records_hurt_nobody),
         cmocka_unit_test(scribbled_counters_end),
         cmocka_unit_test(abort_is_seen_at_the_next_slice),

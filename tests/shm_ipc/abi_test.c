@@ -119,8 +119,6 @@ static void list_record(struct text *text) {
     M(occl_line, wait_since_ticks)
     M(occl_line, waiters)
     M(occl_line, busy)
-    M(occl_line, flags)
-    M(occl_line, notify)
     M(occl_line, inlined)
     S(occl_record)
     M(occl_record, word)
