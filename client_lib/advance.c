@@ -24,7 +24,10 @@ static int own_status(struct client_op *op, int status) {
 
 void client_finish(struct client_op *op, int status, bool result_is_staged) {
     op->status = own_status(op, status);
-    if (op->members > 1) {
+    if (op->path == CLIENT_PATH_NONE) { /* it went nowhere: alone, or its communicator has ended */
+        if (op->status < 0)
+            (void)client_explain(op);
+    } else {
         client_announce(op, false);
         client_unrefer(op, result_is_staged && op->status == OCCL_OK);
         note_completion(op);
@@ -61,6 +64,11 @@ static void try_abort(struct client_op *op, uint32_t from) {
     int status = obstacle(op, &rank);
     if (status == OCCL_OK)
         return;
+    if (occl_peek32(&op->comm->ended)) {
+        /* Canceled is what it is here (own_status); to the peers, this rank has left. */
+        rank = op->comm->rank;
+        status = status == OCCL_E_CANCELED ? OCCL_E_PEER_FAILED : status;
+    }
     if (occl_record_decide(op->rec, from, OCCL_REC_WORD(OCCL_REC_ABORTED, status, rank), &now))
         (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
 }
@@ -87,7 +95,10 @@ static bool settled(struct client_op *op) {
     uint64_t now_ns = client_now_ns();
     if (op->aborted_since_ns == 0)
         op->aborted_since_ns = now_ns;
-    if (now_ns - op->aborted_since_ns < occl_lib.welcome.peer_dead_ns)
+    uint64_t bound_ns = occl_lib.welcome.peer_dead_ns;
+    if (occl_peek32(&op->comm->ended) && bound_ns > CLIENT_END_BOUND_NS)
+        bound_ns = CLIENT_END_BOUND_NS; /* who destroys or aborts waits no longer than that */
+    if (now_ns - op->aborted_since_ns < bound_ns)
         return false;
     op->may_write_rank = busy_rank;
     return true;

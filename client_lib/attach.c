@@ -23,6 +23,7 @@
 #define CALIBRATION_NS 500000
 
 struct client_library occl_lib = {
+    .lifecycle = PTHREAD_MUTEX_INITIALIZER,
     .control = PTHREAD_MUTEX_INITIALIZER,
     .memory = PTHREAD_MUTEX_INITIALIZER,
     .ops_lock = PTHREAD_MUTEX_INITIALIZER,
@@ -44,6 +45,23 @@ int client_enter(void) {
                        occl_lib.welcome.daemon_pid);
 }
 
+int client_begin(bool collect) {
+    /* Announced first, then looked; detach closes the door first, then looks who is inside. */
+    occl_add32(&occl_lib.inside, 1);
+    int status = occl_look32(&occl_lib.attached) ? OCCL_OK : OCCL_E_USAGE;
+    if (status || occl_peek32(&occl_lib.lost))
+        status = client_enter();
+    if (collect && (status == OCCL_E_DAEMON_LOST || status == OCCL_E_QUARANTINED))
+        status = OCCL_OK;
+    if (status)
+        client_end();
+    return status;
+}
+
+void client_end(void) {
+    occl_add32(&occl_lib.inside, UINT32_MAX);
+}
+
 void client_mark_lost(int status) {
     uint32_t none = 0;
     (void)occl_claim32(&occl_lib.lost, &none, (uint32_t)-status); /* the first reason stays */
@@ -53,11 +71,13 @@ void client_mark_lost(int status) {
  * attachment is used again. The tables behind handles stay, each entry one generation on, so that a
  * handle of the parent is stale here, also after the child has attached itself. */
 static void in_child(void) {
+    pthread_mutex_init(&occl_lib.lifecycle, NULL);
     pthread_mutex_init(&occl_lib.control, NULL);
     pthread_mutex_init(&occl_lib.memory, NULL);
     pthread_mutex_init(&occl_lib.ops_lock, NULL);
     pthread_mutex_init(&occl_lib.watch_start, NULL);
-    if (!occl_lib.attached && !occl_lib.forked)
+    occl_lib.inside = 0;
+    if (occl_lib.socket_fd < 0 && !occl_lib.attached && !occl_lib.forked)
         return;
     if (occl_lib.socket_fd >= 0)
         (void)close(occl_lib.socket_fd);
@@ -266,7 +286,9 @@ OCCL_PUBLIC enum occl_result occl_init(const struct occl_init_attr *attr) {
         return client_fail(OCCL_E_INVALID, "occl_init_attr.size is %zu, expected %zu", attr->size,
                            sizeof *attr);
     int status = OCCL_OK;
-    pthread_mutex_lock(&occl_lib.control);
+    if (client_in_callback())
+        return client_fail(OCCL_E_USAGE, "occl_init in a callback");
+    pthread_mutex_lock(&occl_lib.lifecycle);
     if (!occl_lib.atfork_set) {
         if (pthread_atfork(NULL, NULL, in_child))
             status = client_fail(OCCL_E_NO_MEMORY, "pthread_atfork failed");
@@ -280,12 +302,26 @@ OCCL_PUBLIC enum occl_result occl_init(const struct occl_init_attr *attr) {
         occl_lib.forked = 0;
         occl_publish32(&occl_lib.attached, 1);
     }
-    pthread_mutex_unlock(&occl_lib.control);
+    pthread_mutex_unlock(&occl_lib.lifecycle);
     return status;
 }
 
-static void detach(void) {
+/* Closes the door, then ends what the calls inside wait for until they have all gone; a call that
+ * was just let in may make a communicator or wait for an answer once more. */
+static void drive_out(void) {
+    uint32_t open = 1;
+    (void)occl_claim32(&occl_lib.attached, &open, 0);
+    client_comms_end();
+    for (uint32_t round = 0; occl_look32(&occl_lib.inside); round++) {
+        client_rpc_interrupt();
+        client_comms_end();
+        client_nap(round);
+    }
     client_comms_stop();
+}
+
+static void detach(void) {
+    drive_out();
     client_watch_stop();
     struct occl_msg_plain msg;
     struct occl_msg_reply reply;
@@ -301,20 +337,17 @@ static void detach(void) {
 
 OCCL_PUBLIC enum occl_result occl_finalize(void) {
     int status = OCCL_OK;
-    bool last = false;
-    pthread_mutex_lock(&occl_lib.control);
+    if (client_in_callback())
+        return client_fail(OCCL_E_USAGE, "occl_finalize in a callback");
+    pthread_mutex_lock(&occl_lib.lifecycle);
     if (occl_lib.forked)
         status = client_fail(OCCL_E_FORKED, "this process is a forked child that has not attached");
     else if (occl_lib.depth == 0)
         status = client_fail(OCCL_E_USAGE, "occl_finalize without occl_init");
-    else
-        last = --occl_lib.depth == 0;
-    pthread_mutex_unlock(&occl_lib.control);
-    if (!last)
-        return status;
-    detach();
-    occl_publish32(&occl_lib.attached, 0);
-    return OCCL_SUCCESS;
+    else if (--occl_lib.depth == 0)
+        detach();
+    pthread_mutex_unlock(&occl_lib.lifecycle);
+    return status;
 }
 
 OCCL_PUBLIC enum occl_result occl_get_version(int *out_version) {

@@ -9,7 +9,8 @@
  *    +- ops (pool; each active one holds a reference on its communicator)
  *
  * Locks, in the order in which they may be nested:
- *    lib.control   init, finalize, create, destroy: control path only
+ *    lib.lifecycle init and finalize, whole
+ *    lib.control   table of communicators: control path only
  *    comm.lock     tag counters, payload chunks, list of ops; on the hot path: an uncontended lock
  * is 20 ns, and the instance number and the slot must be taken together lib.ops_lock  free list of
  * the op pool lib.memory    region tables: only ops above OCCL_DIRECT_MAX_BYTES look there
@@ -163,6 +164,8 @@ struct client_comm {
 };
 
 /* ---- library ---- */
+/* How long the end of a communicator waits for members that are stopped inside its ops. */
+#define CLIENT_END_BOUND_NS 1000000000ull
 #define CLIENT_COMMS_MAX 4096
 #define CLIENT_OP_CHUNK 256
 #define CLIENT_OP_CHUNKS 1024
@@ -174,7 +177,10 @@ struct client_watcher; /* watch.c */
 struct client_staging; /* stage.c */
 
 struct client_library {
+    pthread_mutex_t lifecycle; /* the outermost: attach and detach as a whole */
     pthread_mutex_t control;
+    uint32_t inside;   /* calls that use the attachment without a reference on a communicator */
+    uint32_t unmapped; /* changes when a region of this process is unmapped (touch.c) */
     uint32_t depth;    /* nested occl_init */
     uint32_t attached; /* published when usable */
     uint32_t forked;   /* this process is a child of the one that attached */
@@ -220,12 +226,17 @@ int client_fail_detail(const struct occl_detail *detail);
 void client_error_save(char *out_text, size_t bytes);
 
 /* attach.c */
+/* Around calls that hold no reference on a communicator: between begin and end the attachment
+ * stays. On failure nothing is to be ended. collect: a lost daemon is no obstacle. */
+int client_begin(bool collect);
+void client_end(void);
 int client_enter(void); /* status when the library is not attached, forked or the daemon is lost */
 void client_mark_lost(int status);
 /* rpc.c: one request, one answer. out_fds: up to two descriptors, -1 where none came. Blocks. */
 int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_reply,
                     uint32_t reply_type, int out_fds[2]);
 int client_rpc_send(const void *msg, uint32_t bytes); /* no answer expected */
+void client_rpc_interrupt(void); /* callers that wait for an answer return CANCELED */
 int client_rpc_start(void);
 void client_rpc_stop(void);
 
@@ -261,7 +272,8 @@ void client_comm_put(struct client_comm *comm);
 int client_comm_state(struct client_comm *comm, uint32_t *out_rank);
 void client_comm_event(const struct occl_msg_event *event);
 int client_comm_close(struct occl_comm handle, enum occl_comm_end_how how, int status_for_ops);
-void client_comms_stop(void);
+void client_comms_end(void);      /* closes all that there are; others may come while threads do */
+void client_comms_stop(void);     /* as above, and forgets them: nobody is inside any more */
 void client_comms_in_child(void); /* fork: every handle becomes stale */
 /* probe.c: does cross-memory attach work between all pairs? Collective, at creation. */
 int client_probe_peers(struct client_comm *comm);
@@ -280,7 +292,8 @@ void client_op_describe(struct client_op *op, const struct client_op *from);
 struct client_op *client_op_get(struct occl_request handle);
 struct occl_request client_op_handle(const struct client_op *op);
 /* Ends an active op of a communicator that goes away; does nothing if it has become another's. */
-void client_op_end(struct client_comm *comm, uint32_t generation, struct client_op *op, int status);
+void client_op_end(struct client_comm *comm, uint32_t generation, struct client_op *op, int status,
+                   uint64_t give_up_ns);
 void client_ops_in_child(void);
 bool client_op_try_hold(struct client_op *op);
 void client_op_unhold(struct client_op *op);
@@ -358,6 +371,7 @@ uint64_t client_now_ns(void);
  */
 int client_watch_ready(void); /* starts the thread: after it client_watch cannot fail */
 int client_watch(struct client_op *op);
+bool client_in_callback(void);  /* this is the watcher's thread, which must not wait for itself */
 bool client_watch_wanted(void); /* the completion descriptor is in use: every request is watched */
 void client_watch_consumed(struct client_op *op);
 void client_watch_stop(void);

@@ -218,8 +218,10 @@ static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occ
     return OCCL_OK;
 }
 
-/* Ends this rank's ops that are still active; their requests stay for whoever waits for them. */
+/* Ends this rank's ops that are still active; their requests stay for whoever waits for them. All
+ * of them together wait only so long for members that are stopped inside a strand. */
 static void end_ops(struct client_comm *comm, uint32_t generation, int status) {
+    uint64_t give_up_ns = client_now_ns() + CLIENT_END_BOUND_NS;
     for (;;) {
         pthread_mutex_lock(&comm->lock);
         struct client_op *op = comm->ops;
@@ -229,43 +231,59 @@ static void end_ops(struct client_comm *comm, uint32_t generation, int status) {
         pthread_mutex_unlock(&comm->lock);
         if (!op)
             return;
-        client_op_end(comm, generation, op, status);
+        client_op_end(comm, generation, op, status, give_up_ns);
     }
 }
 
-int client_comm_close(struct occl_comm handle, enum occl_comm_end_how how, int status_for_ops) {
-    int status;
-    struct client_comm *comm = client_comm_get(handle, &status);
-    bool lost = occl_peek32(&occl_lib.attached) && occl_peek32(&occl_lib.lost);
-    if (!comm && lost) /* the handle still has to go */
-        comm = comm_ref((uint32_t)handle.handle, (uint32_t)(handle.handle >> 32));
-    if (!comm)
-        return status;
-    uint32_t generation = (uint32_t)(handle.handle >> 32);
+/* The caller has taken a reference, which ends here. */
+static int close_referenced(struct client_comm *comm, uint32_t generation,
+                            enum occl_comm_end_how how, int status_for_ops) {
+    uint32_t expected = generation;
     /* The one that moves the generation on owns the end. */
-    if (!occl_claim32(&comm->generation, &generation, generation + 1)) {
+    if (!occl_claim32(&comm->generation, &expected, generation + 1)) {
         client_comm_put(comm);
         return client_fail(OCCL_E_HANDLE, "communicator is stale: another thread destroyed it");
     }
     occl_publish32(&comm->ended, (uint32_t)-status_for_ops);
-    status = tell_end(comm->number, how);
+    int status = tell_end(comm->number, how);
     end_ops(comm, generation, status_for_ops);
     /* Threads inside come back within a slice: their records are aborted. Our own reference keeps
      * the slot from being taken for a new communicator before the page is unmapped. */
     for (uint32_t round = 0; occl_observe32(&comm->refs) > 1; round++)
         client_nap(round);
+    end_ops(comm, generation, status_for_ops); /* what a thread inside has submitted meanwhile */
     (void)munmap(comm->m.base, comm->m.page_bytes);
     client_comm_put(comm);
     /* A lost daemon has ended the communicator already; the caller's handle is gone either way. */
     return occl_peek32(&occl_lib.lost) ? OCCL_OK : status;
 }
 
+int client_comm_close(struct occl_comm handle, enum occl_comm_end_how how, int status_for_ops) {
+    int status;
+    uint32_t generation = (uint32_t)(handle.handle >> 32);
+    struct client_comm *comm = client_comm_get(handle, &status);
+    bool lost = occl_peek32(&occl_lib.attached) && occl_peek32(&occl_lib.lost);
+    if (!comm && lost) /* the handle still has to go */
+        comm = comm_ref((uint32_t)handle.handle, generation);
+    return comm ? close_referenced(comm, generation, how, status_for_ops) : status;
+}
+
+void client_comms_end(void) {
+    for (uint32_t i = 0; i < occl_observe32(&occl_lib.comms_used); i++) {
+        uint32_t generation = occl_observe32(&occl_lib.comms[i]->generation);
+        if (comm_ref(i, generation))
+            (void)close_referenced(occl_lib.comms[i], generation, OCCL_END_DESTROY,
+                                   OCCL_E_CANCELED);
+    }
+}
+
 void client_comms_stop(void) {
+    client_comms_end();
     for (uint32_t i = 0; i < occl_lib.comms_used; i++) {
-        struct client_comm *comm = occl_lib.comms[i];
-        if (comm->generation & 1)
-            (void)client_comm_close(handle_of(comm), OCCL_END_DESTROY, OCCL_E_CANCELED);
-        comm_reset(comm);
+        /* Another thread may be at the end of the same communicator. */
+        for (uint32_t round = 0; occl_observe32(&occl_lib.comms[i]->refs) > 0; round++)
+            client_nap(round);
+        comm_reset(occl_lib.comms[i]);
     }
 }
 
@@ -305,16 +323,15 @@ static int check_attr(const struct occl_comm_attr *attr) {
 OCCL_PUBLIC enum occl_result occl_comm_create(const struct occl_unique_id *id, int rank, int size,
                                               const struct occl_comm_attr *attr,
                                               struct occl_comm *out_comm) {
-    int status = client_enter();
-    if (status)
-        return status;
     if (!id || !out_comm)
         return client_fail(OCCL_E_INVALID, "%s is NULL", id ? "out_comm" : "id");
     if (size < 1 || size > OCCL_LOCAL_RANKS_MAX)
         return client_fail(OCCL_E_INVALID, "size %d, expected 1..%d", size, OCCL_LOCAL_RANKS_MAX);
     if (rank < 0 || rank >= size)
         return client_fail(OCCL_E_INVALID, "rank %d, expected 0..%d", rank, size - 1);
-    status = check_attr(attr);
+    int status = check_attr(attr);
+    if (status == OCCL_OK)
+        status = client_begin(false);
     if (status)
         return status;
     struct occl_msg_comm_create msg;
@@ -332,12 +349,13 @@ OCCL_PUBLIC enum occl_result occl_comm_create(const struct occl_unique_id *id, i
             attr->default_timeout_ns > 0 ? (uint64_t)attr->default_timeout_ns : 0;
         (void)snprintf(msg.name, sizeof msg.name, "%s", attr->name ? attr->name : "");
     }
+    fds[0] = -1;
     status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_COMM, fds);
-    if (status)
-        return status;
-    status = comm_open(&reply, fds[0], attr, out_comm);
+    if (status == OCCL_OK)
+        status = comm_open(&reply, fds[0], attr, out_comm);
     if (fds[0] >= 0)
         (void)close(fds[0]);
+    client_end();
     return status;
 }
 
@@ -349,9 +367,14 @@ OCCL_PUBLIC enum occl_result occl_comm_split(struct occl_comm parent, int color,
     int status = check_attr(attr);
     if (status)
         return status;
-    struct client_comm *comm = client_comm_get(parent, &status);
-    if (!comm)
+    status = client_begin(false);
+    if (status)
         return status;
+    struct client_comm *comm = client_comm_get(parent, &status);
+    if (!comm) {
+        client_end();
+        return status;
+    }
     struct occl_msg_comm_split msg;
     struct occl_msg_comm reply;
     int fds[2];
@@ -366,15 +389,15 @@ OCCL_PUBLIC enum occl_result occl_comm_split(struct occl_comm parent, int color,
         (void)snprintf(msg.name, sizeof msg.name, "%s", attr->name ? attr->name : "");
     }
     client_comm_put(comm);
+    fds[0] = -1;
     status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_COMM, fds);
-    if (status)
-        return status;
-    if (reply.ranks == 0)
+    if (status == OCCL_OK && reply.ranks == 0)
         *out_comm = (struct occl_comm){0};
-    else
+    else if (status == OCCL_OK)
         status = comm_open(&reply, fds[0], attr, out_comm);
     if (fds[0] >= 0)
         (void)close(fds[0]);
+    client_end();
     return status;
 }
 

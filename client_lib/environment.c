@@ -89,16 +89,18 @@ OCCL_PUBLIC enum occl_result occl_init_env(struct occl_comm *out_comm) {
 }
 
 OCCL_PUBLIC enum occl_result occl_mem_alloc(size_t bytes, void **out_ptr) {
-    int status = client_enter();
+    int status = client_begin(false);
     if (status)
         return status;
-    if (!out_ptr || bytes == 0)
-        return client_fail(OCCL_E_INVALID, "occl_mem_alloc: %s",
-                           out_ptr ? "0 bytes" : "out_ptr is NULL");
     struct client_region *region;
-    status = client_region_alloc(bytes, &region);
+    if (!out_ptr || bytes == 0)
+        status = client_fail(OCCL_E_INVALID, "occl_mem_alloc: %s",
+                             out_ptr ? "0 bytes" : "out_ptr is NULL");
+    else
+        status = client_region_alloc(bytes, &region);
     if (status == OCCL_OK)
         *out_ptr = region->base;
+    client_end();
     return status;
 }
 
@@ -106,15 +108,17 @@ OCCL_PUBLIC enum occl_result occl_mem_free(void *ptr) {
     uint64_t offset;
     if (!ptr)
         return OCCL_SUCCESS;
-    int status = client_enter();
-    if (status && status != OCCL_E_DAEMON_LOST)
+    int status = client_begin(true);
+    if (status)
         return status;
     struct client_region *region = client_region_of(ptr, 1, &offset);
     if (!region || offset != 0) {
         client_regions_unuse(&region, 1);
-        return client_fail(OCCL_E_INVALID, "%p was not returned by occl_mem_alloc", ptr);
+        status = client_fail(OCCL_E_INVALID, "%p was not returned by occl_mem_alloc", ptr);
+    } else {
+        status = client_region_release(region, 1);
     }
-    status = client_region_release(region, 1);
+    client_end();
     return status == OCCL_E_DAEMON_LOST ? OCCL_SUCCESS : status; /* it is gone with the daemon */
 }
 

@@ -154,8 +154,10 @@ int client_region_release(struct client_region *region, uint32_t own_uses) {
     region->users -= own_uses;
     uint32_t users = region->users;
     void *base = region->base;
-    if (users == 0)
+    if (users == 0) {
         own_remove(region);
+        occl_add32(&occl_lib.unmapped, 1);
+    }
     pthread_mutex_unlock(&occl_lib.memory);
     if (users)
         return client_fail(OCCL_E_USAGE, "memory %p is in use by %u operations", base, users);

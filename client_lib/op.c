@@ -138,14 +138,13 @@ void client_op_unhold(struct client_op *op) {
     occl_publish32(&op->hold, 0);
 }
 
-void client_op_end(struct client_comm *comm, uint32_t generation, struct client_op *op,
-                   int status) {
+void client_op_end(struct client_comm *comm, uint32_t generation, struct client_op *op, int status,
+                   uint64_t give_up_ns) {
     /* A holder comes back soon: the daemon has aborted the op's record, or is lost. */
     for (uint32_t round = 0; !client_op_try_hold(op); round++)
         client_nap(round);
     if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE && op->comm == comm &&
         op->comm_generation == generation) {
-        uint64_t give_up_ns = client_now_ns() + OCCL_DAEMON_LOST_BOUND_NS * 10;
         if (!client_wait_complete(op, give_up_ns)) {
             if (op->path == CLIENT_PATH_RING)
                 client_ring_abandon(op);

@@ -69,24 +69,22 @@ static int wait_held(struct client_op *op, uint64_t give_up_ns, bool wait) {
     return OCCL_PENDING;
 }
 
-static int enter_request(void) {
-    /* A lost daemon must not keep results from being collected. */
-    int status = client_enter();
-    return status == OCCL_E_DAEMON_LOST || status == OCCL_E_QUARANTINED ? OCCL_OK : status;
-}
-
 static int wait_until(struct occl_request request, uint64_t give_up_ns, bool wait) {
-    int status = enter_request();
+    if (wait && client_in_callback())
+        return client_fail(OCCL_E_USAGE, "a callback must not wait: it runs on the thread that "
+                                         "completes requests");
+    /* A lost daemon must not keep results from being collected. */
+    int status = client_begin(true);
     if (status)
         return status;
     client_thread_uses();
-    for (;;) {
+    do {
         struct client_op *op = hold(request, wait, give_up_ns, &status);
         if (op)
             status = wait_held(op, give_up_ns, wait);
-        if (status != OCCL_PENDING || !wait || (give_up_ns && client_now_ns() >= give_up_ns))
-            return status;
-    }
+    } while (status == OCCL_PENDING && wait && !(give_up_ns && client_now_ns() >= give_up_ns));
+    client_end();
+    return status;
 }
 
 OCCL_PUBLIC enum occl_result occl_wait(struct occl_request request) {
@@ -135,7 +133,9 @@ OCCL_PUBLIC enum occl_result occl_wait_any(const struct occl_request *requests, 
     if (!out_index || (count > 0 && !requests) || count < 0)
         return client_fail(OCCL_E_INVALID, "occl_wait_any: %s",
                            count < 0 ? "count is negative" : "requests or out_index is NULL");
-    int status = enter_request();
+    if (timeout_ns && client_in_callback())
+        return client_fail(OCCL_E_USAGE, "a callback must not wait");
+    int status = client_begin(true);
     if (status)
         return status;
     uint64_t give_up_ns = timeout_ns >= 0 ? client_now_ns() + (uint64_t)timeout_ns : 0;
@@ -143,16 +143,18 @@ OCCL_PUBLIC enum occl_result occl_wait_any(const struct occl_request *requests, 
     for (uint32_t round = 0;; round++) {
         int index;
         status = look_at_all(requests, count, &index);
+        if (index == -2 && timeout_ns >= 0 && client_now_ns() >= give_up_ns) {
+            index = -1;
+            status = OCCL_PENDING;
+        }
         if (index != -2) {
             *out_index = index;
-            return status;
-        }
-        if (timeout_ns >= 0 && client_now_ns() >= give_up_ns) {
-            *out_index = -1;
-            return OCCL_IN_PROGRESS;
+            break;
         }
         client_nap(round);
     }
+    client_end();
+    return status;
 }
 
 OCCL_PUBLIC enum occl_result occl_wait_all(const struct occl_request *requests, int count) {
@@ -173,10 +175,8 @@ OCCL_PUBLIC enum occl_result occl_wait_all(const struct occl_request *requests, 
     return first ? client_fail(first, "%s", text) : OCCL_SUCCESS;
 }
 
-OCCL_PUBLIC enum occl_result occl_start(struct occl_request request) {
-    int status = client_enter();
-    if (status)
-        return status;
+static int start(struct occl_request request) {
+    int status;
     struct client_op *op = hold(request, false, 0, &status);
     if (!op)
         return status == OCCL_PENDING ? client_fail(OCCL_E_USAGE, "the request is active") : status;
@@ -195,10 +195,17 @@ OCCL_PUBLIC enum occl_result occl_start(struct occl_request request) {
     return status;
 }
 
-OCCL_PUBLIC enum occl_result occl_request_free(struct occl_request request) {
-    int status = enter_request();
+OCCL_PUBLIC enum occl_result occl_start(struct occl_request request) {
+    int status = client_begin(false);
     if (status)
         return status;
+    status = start(request);
+    client_end();
+    return status;
+}
+
+static int request_free(struct occl_request request) {
+    int status;
     struct client_op *op = hold(request, false, 0, &status);
     if (!op)
         return status == OCCL_PENDING ? client_fail(OCCL_E_USAGE, "the request is active") : status;
@@ -209,4 +216,13 @@ OCCL_PUBLIC enum occl_result occl_request_free(struct occl_request request) {
     client_watch_consumed(op);
     client_op_free(op);
     return OCCL_SUCCESS;
+}
+
+OCCL_PUBLIC enum occl_result occl_request_free(struct occl_request request) {
+    int status = client_begin(true);
+    if (status)
+        return status;
+    status = request_free(request);
+    client_end();
+    return status;
 }

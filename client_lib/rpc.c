@@ -16,6 +16,7 @@
 struct pending {
     uint64_t request;
     bool done;
+    bool interrupted;
     uint32_t bytes;
     int fds[OCCL_MESSAGE_FDS_MAX];
     pthread_cond_t arrived;
@@ -170,9 +171,19 @@ static int lost_text(void) {
 
 /* Waits for the answer; rpc->lock is held. */
 static int wait_answer(struct client_rpc *rpc, struct pending *p) {
-    while (!p->done && !occl_peek32(&occl_lib.lost))
+    while (!p->done && !p->interrupted && !occl_peek32(&occl_lib.lost))
         pthread_cond_wait(&p->arrived, &rpc->lock);
-    return p->done ? OCCL_OK : OCCL_E_DAEMON_LOST;
+    return p->done ? OCCL_OK : p->interrupted ? OCCL_E_CANCELED : OCCL_E_DAEMON_LOST;
+}
+
+void client_rpc_interrupt(void) {
+    struct client_rpc *rpc = occl_lib.rpc;
+    pthread_mutex_lock(&rpc->lock);
+    for (struct pending *p = rpc->waiting; p; p = p->next) {
+        p->interrupted = true;
+        pthread_cond_signal(&p->arrived);
+    }
+    pthread_mutex_unlock(&rpc->lock);
 }
 
 static int take_answer(struct pending *p, void *out_reply, uint32_t reply_type, int out_fds[2]) {
@@ -229,6 +240,8 @@ int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_repl
 
     if (status == OCCL_OK)
         status = take_answer(p, out_reply, reply_type, out_fds);
+    else if (status == OCCL_E_CANCELED)
+        status = client_fail(status, "another thread called occl_finalize");
     else if (status == OCCL_E_DAEMON_LOST)
         status = occl_peek32(&occl_lib.lost)
                      ? lost_text()

@@ -195,15 +195,16 @@ static int arrive(struct client_op *op) {
         occl_note32(&note->cpu, cpu);
     if (!op->blocking)
         occl_note64(&line->submit_ticks, occl_ticks(occl_lib.ticks));
-    uint32_t arrived =
-        occl_record_arrive(op->rec, line, op->blocking ? OCCL_LINE_BLOCKED : OCCL_LINE_ASYNC);
-    if (status) { /* the peers must hear of it: this rank cannot take part */
+    if (status) { /* the peers must hear of it, before one of them takes this line for complete */
         uint32_t now;
         if (occl_record_decide(op->rec, OCCL_REC_OPEN,
                                OCCL_REC_WORD(OCCL_REC_ABORTED, status, op->comm->rank), &now))
             wake(op);
-        return OCCL_OK;
     }
+    uint32_t arrived =
+        occl_record_arrive(op->rec, line, op->blocking ? OCCL_LINE_BLOCKED : OCCL_LINE_ASYNC);
+    if (status)
+        return OCCL_OK;
     if (in_page && is_source(op))
         decide_source(op);
     else if (arrived == op->members &&
@@ -214,9 +215,7 @@ static int arrive(struct client_op *op) {
 
 static int submit_ring(struct client_op *op) {
     op->path = CLIENT_PATH_RING;
-    int status = client_refer(op, true);
-    if (status == OCCL_OK)
-        status = client_ring_submit(op);
+    int status = client_ring_submit(op);
     if (status) {
         client_unrefer(op, false);
         client_ring_unreserve();
@@ -259,12 +258,17 @@ int client_submit(struct client_op *op) {
     op->aborted_since_ns = 0;
     op->may_write_rank = OCCL_RANK_NONE;
     op->deadline_ns = deadline_of(op);
+    op->path = CLIENT_PATH_NONE;
     occl_note32(&op->phase, CLIENT_OP_ACTIVE);
-    if (op->members == 1) {
-        client_single_result(op);
-        client_finish(op, OCCL_OK, false);
+    /* Nobody meets in a communicator that has ended, also if all ranks came at the same moment. */
+    int ended = client_comm_state(comm, &op->about_rank);
+    if (ended || op->members == 1) {
+        if (!ended)
+            client_single_result(op);
+        client_finish(op, ended, false);
         return OCCL_OK;
     }
+    op->about_rank = OCCL_RANK_NONE;
     for (;;) {
         pthread_mutex_lock(&comm->lock);
         int status = enter(op, reserved, &how);
@@ -275,12 +279,18 @@ int client_submit(struct client_op *op) {
         if (status == OCCL_WOULD_BLOCK && !reserved) {
             status = client_ring_reserve();
             reserved = status == OCCL_OK;
+            /* Before the instance number is taken: if there is no room for copies now, nothing has
+             * been submitted, and the peers wait for another try. */
+            if (reserved)
+                status = client_refer(op, true);
         }
         if (status == OCCL_WOULD_BLOCK && may_wait)
             status = wait_for_room(op, round++);
         if (status) {
-            if (reserved)
+            if (reserved) {
+                client_unrefer(op, false);
                 client_ring_unreserve();
+            }
             occl_note32(&op->phase, CLIENT_OP_INACTIVE);
             return status;
         }
@@ -289,8 +299,10 @@ int client_submit(struct client_op *op) {
         comm->last_path = CLIENT_PATH_RING;
         return submit_ring(op);
     }
-    if (reserved)
+    if (reserved) { /* the slot became free meanwhile */
+        client_unrefer(op, false);
         client_ring_unreserve();
+    }
     op->path = CLIENT_PATH_RECORD;
     return arrive(op);
 }

@@ -15,17 +15,17 @@ static const char *kind_name(uint32_t kind) {
 
 /* "all_reduce #3 of tag 7 on communicator x" */
 static int op_name(const struct client_op *op, char *out, size_t bytes) {
-    char tag[32] = "untagged";
+    char tag[32] = "untagged", number[16] = "";
+    if (op->path != CLIENT_PATH_NONE) /* else it was not submitted and has none */
+        (void)snprintf(number, sizeof number, " #%u", op->key.instance);
     if (op->tag)
         (void)snprintf(tag, sizeof tag, "tag %u", op->tag);
     if (op->sig.kind == OCCL_OP_SEND || op->sig.kind == OCCL_OP_RECV)
-        return snprintf(out, bytes,
-                        "%s #%u (%s, rank %u to rank %u, %llu bytes) on communicator %s",
-                        kind_name(op->sig.kind), op->key.instance, tag, op->key.peers >> 16,
-                        op->key.peers & 0xffff, (unsigned long long)op->bytes, op->comm->name);
-    return snprintf(out, bytes, "%s #%u (%s, %llu bytes) on communicator %s",
-                    kind_name(op->sig.kind), op->key.instance, tag, (unsigned long long)op->bytes,
-                    op->comm->name);
+        return snprintf(out, bytes, "%s%s (%s, rank %u to rank %u, %llu bytes) on communicator %s",
+                        kind_name(op->sig.kind), number, tag, op->peers >> 16, op->peers & 0xffff,
+                        (unsigned long long)op->bytes, op->comm->name);
+    return snprintf(out, bytes, "%s%s (%s, %llu bytes) on communicator %s", kind_name(op->sig.kind),
+                    number, tag, (unsigned long long)op->bytes, op->comm->name);
 }
 
 /* "3,6-8 of 16": ranks whose bit is clear in arrived. */
@@ -149,6 +149,13 @@ static int explain_peer(struct client_op *op, const char *name) {
     struct client_comm *comm = op->comm;
     const struct occl_member *who =
         op->about_rank < comm->ranks ? &comm->members[op->about_rank] : NULL;
+    uint32_t state = occl_observe32(&occl_records_header(&comm->m)->comm_state);
+    /* The communicator lives: the op has ended because it needed a rank that has left in peace. */
+    if (who && op->status == OCCL_E_PEER_FAILED && occl_rec_kind(state) == OCCL_COMM_LIVE)
+        return client_fail(op->status,
+                           "%s: communicator %s: rank %u (host %s, pid %u) destroyed its "
+                           "communicator",
+                           name, comm->name, op->about_rank, who->host, who->pid);
     if (event_text(comm))
         return client_fail(op->status, "%s: %s", name, comm->event.text);
     if (!who)

@@ -9,8 +9,10 @@ static _Thread_local uint64_t counted_session;
 
 static void thread_ends(void *session) {
     (void)session;
-    if (occl_lib.page && counted_session == occl_lib.welcome.session_id)
+    occl_add32(&occl_lib.inside, 1); /* the page is not unmapped meanwhile */
+    if (occl_look32(&occl_lib.attached) && counted_session == occl_lib.welcome.session_id)
         occl_add32(&occl_lib.page->threads_using, UINT32_MAX);
+    client_end();
 }
 
 static void make_key(void) {

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "client_lib/client.h"
@@ -24,6 +25,17 @@ struct range {
 static _Thread_local struct range known[REMEMBERED];
 static _Thread_local uint32_t known_next;
 static _Thread_local struct range *known_last;
+static _Thread_local uint32_t known_unmapped;
+
+/* Memory of occl_mem_alloc that was freed is not mapped any more, whatever is remembered. */
+static void forget_freed(void) {
+    uint32_t unmapped = occl_peek32(&occl_lib.unmapped);
+    if (unmapped == known_unmapped)
+        return;
+    memset(known, 0, sizeof known);
+    known_last = NULL;
+    known_unmapped = unmapped;
+}
 
 static bool covers(const struct range *r, uintptr_t from, uintptr_t to, bool write) {
     return r->from <= from && to <= r->to && (r->write || !write);
@@ -68,6 +80,7 @@ bool client_range_ok(const void *ptr, uint64_t bytes, bool write) {
     uintptr_t from = (uintptr_t)ptr, to = from + bytes;
     if (to < from)
         return false;
+    forget_freed();
     if (known_last && covers(known_last, from, to, write))
         return true;
     for (uint32_t i = 0; i < REMEMBERED; i++)

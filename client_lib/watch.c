@@ -26,12 +26,21 @@ struct client_watcher {
     int fd; /* completion descriptor, -1: not asked for */
 };
 
+static _Thread_local bool in_callback;
+
+bool client_in_callback(void) {
+    return in_callback;
+}
+
 static void complete(struct client_watcher *watcher, struct client_op *op) {
     void (*callback)(enum occl_result, void *) = op->callback;
     void *arg = op->callback_arg;
     enum occl_result result = (enum occl_result)op->status;
-    if (callback)
+    if (callback) {
+        in_callback = true;
         callback(result, arg);
+        in_callback = false;
+    }
     if (watcher->fd >= 0) {
         uint64_t one = 1;
         (void)!write(watcher->fd, &one, sizeof one); /* a full counter is readable just as well */
@@ -192,11 +201,14 @@ OCCL_PUBLIC enum occl_result occl_completion_fd(int *out_fd) {
     struct client_watcher *watcher;
     if (!out_fd)
         return client_fail(OCCL_E_INVALID, "out_fd is NULL");
-    int status = client_enter();
-    if (status == OCCL_OK)
-        status = need(&watcher);
+    int status = client_begin(false);
     if (status)
         return status;
+    status = need(&watcher);
+    if (status) {
+        client_end();
+        return status;
+    }
     pthread_mutex_lock(&occl_lib.watch_start);
     if (watcher->fd < 0)
         watcher->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
@@ -205,5 +217,6 @@ OCCL_PUBLIC enum occl_result occl_completion_fd(int *out_fd) {
     else
         *out_fd = watcher->fd;
     pthread_mutex_unlock(&occl_lib.watch_start);
+    client_end();
     return status;
 }
