@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ends inside the library: communicators that come and go on several threads, an attachment that is
+ * lost while its handles live, memory that nobody may use any more, room that never comes. */
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "client_lib/client.h"
+#include "tests/client/world.h"
+
+static struct world w;
+static int setup(void **state) {
+    (void)state;
+    world_start(&w, NULL);
+    return 0;
+}
+static int teardown(void **state) {
+    (void)state;
+    return world_stop(&w) == 0 ? 0 : -1;
+}
+
+/* ---- a slot is not taken again before its page is unmapped ---- */
+
+#define THREADS 4
+#define LIVES 150
+
+static void *come_and_go(void *arg) {
+    struct world_rank *me = arg;
+    for (int i = 0; i < LIVES; i++) {
+        struct occl_unique_id id;
+        struct occl_comm comm;
+        float in = 3, out = 0;
+        bool fine = occl_get_unique_id(&id) == OCCL_SUCCESS &&
+                    occl_comm_create(&id, 0, 1, NULL, &comm) == OCCL_SUCCESS &&
+                    occl_all_reduce(&in, &out, 1, OCCL_FLOAT32, OCCL_SUM, comm, NULL, NULL) ==
+                        OCCL_SUCCESS &&
+                    out == 3 && occl_comm_destroy(comm) == OCCL_SUCCESS;
+        if (!fine) {
+            fprintf(stderr, "rank %d: life %d: %s\n", me->rank, i, occl_last_error());
+            return me;
+        }
+    }
+    return NULL;
+}
+
+static int many_lives(struct world_rank *me) {
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        WORLD_CHECK(pthread_create(&threads[i], NULL, come_and_go, me) == 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *failed;
+        WORLD_CHECK(pthread_join(threads[i], &failed) == 0);
+        WORLD_CHECK(failed == NULL);
+    }
+    return 0;
+}
+
+static void communicators_come_and_go_on_threads(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 1, many_lives, NULL, 60), 0);
+}
+
+/* ---- an attachment that has ended lets everything go ---- */
+
+static int after_quarantine(struct world_rank *me) {
+    struct occl_comm old = me->comm;
+    client_mark_lost(OCCL_E_QUARANTINED);
+    WORLD_CHECK(occl_barrier(old, NULL, NULL) == OCCL_ERROR_QUARANTINED);
+    WORLD_OK(occl_comm_destroy(old));
+    WORLD_OK(occl_finalize());
+    WORLD_OK(world_attach(me->world, "test"));
+    WORLD_CHECK(occl_barrier(old, NULL, NULL) == OCCL_ERROR_HANDLE);
+    return 0;
+}
+
+static void a_quarantined_attachment_lets_its_handles_go(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 1, after_quarantine, NULL, 20), 0);
+}
+
+/* ---- errors are counted where the daemon looks ---- */
+
+static int count_errors(struct world_rank *me) {
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    attr.timeout_ns = 20000000;
+    struct client_comm *comm = occl_lib.comms[(uint32_t)me->comm.handle];
+    const struct occl_rank_note *note = occl_note_at(&comm->m, comm->rank);
+    WORLD_CHECK(occl_peek64(&note->errors) == 0);
+    if (me->rank == 0) {
+        WORLD_CHECK(occl_barrier(me->comm, &attr, NULL) == OCCL_ERROR_TIMEOUT);
+        WORLD_CHECK(occl_peek64(&note->errors) == 1);
+    } else {
+        struct timespec late = {0, 300000000};
+        (void)nanosleep(&late, NULL);
+        WORLD_CHECK(occl_barrier(me->comm, NULL, NULL) == OCCL_ERROR_TIMEOUT);
+    }
+    return 0;
+}
+
+static void errors_are_counted(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, count_errors, NULL, 20), 0);
+}
+
+/* ---- staging that a stopped rank may still write into ---- */
+
+static int quarantine_staging(struct world_rank *me) {
+    struct client_stage *first = client_stage_get(1 << 20);
+    WORLD_CHECK(first != NULL);
+    char *base = first->base;
+    client_stage_put(first);
+    struct client_stage *again = client_stage_get(1 << 20);
+    WORLD_CHECK(again && again->base == base);
+    client_stage_quarantine(again);
+    struct client_stage *other = client_stage_get(1 << 20);
+    WORLD_CHECK(other && other->base != base);
+    client_stage_put(other);
+    return 0;
+}
+
+static void quarantined_staging_is_not_used_again(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 1, quarantine_staging, NULL, 20), 0);
+}
+
+/* ---- a full ring and a deadline ---- */
+
+static int fill_the_ring(struct world_rank *me) {
+    static struct occl_request requests[2 * OCCL_CQ_ENTRIES];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    uint32_t count = 0;
+    int status = OCCL_SUCCESS;
+    attr.flags = OCCL_OP_NO_WAIT_FOR_ROOM;
+    if (me->rank != 0) /* never comes: its end ends the ops of rank 0 */
+        return occl_barrier(me->comm, NULL, NULL) == OCCL_SUCCESS ? 1 : 0;
+    for (attr.tag = 1; status == OCCL_SUCCESS && count < 2 * OCCL_CQ_ENTRIES; count++)
+        status = occl_barrier(me->comm, &attr, &requests[count]);
+    WORLD_CHECK(status == OCCL_TRY_AGAIN);
+    attr.flags = 0;
+    attr.timeout_ns = 50000000;
+    WORLD_CHECK(occl_barrier(me->comm, &attr, &requests[count]) == OCCL_ERROR_TIMEOUT);
+    WORLD_CHECK(strstr(occl_last_error(), "nothing was submitted") != NULL);
+    WORLD_OK(occl_comm_revoke(me->comm));
+    for (uint32_t i = 0; i + 1 < count; i++)
+        WORLD_CHECK(occl_wait(requests[i]) == OCCL_ERROR_REVOKED);
+    return 0;
+}
+
+static void waiting_for_room_keeps_the_deadline(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, fill_the_ring, NULL, 60), 0);
+}
+
+/* ---- the descriptor of completions ---- */
+
+static bool readable(int fd) {
+    struct pollfd look = {.fd = fd, .events = POLLIN};
+    return poll(&look, 1, 0) == 1;
+}
+
+static int poll_completions(struct world_rank *me) {
+    struct occl_request first, second;
+    float in = 1, a = 0, b = 0;
+    int fd;
+    WORLD_OK(occl_completion_fd(&fd));
+    WORLD_CHECK(!readable(fd));
+    WORLD_OK(occl_all_reduce(&in, &a, 1, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, &first));
+    WORLD_OK(occl_all_reduce(&in, &b, 1, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, &second));
+    struct pollfd look = {.fd = fd, .events = POLLIN};
+    WORLD_CHECK(poll(&look, 1, 10000) == 1);
+    WORLD_OK(occl_wait(second));
+    WORLD_CHECK(poll(&look, 1, 10000) == 1); /* the first has not been waited for */
+    WORLD_OK(occl_wait(first));
+    WORLD_CHECK(a == 2 && b == 2);
+    WORLD_CHECK(!readable(fd));
+    return 0;
+}
+
+static void completions_make_the_descriptor_readable(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, poll_completions, NULL, 20), 0);
+}
+
+/* ---- C05 (iii), D02 ---- */
+
+struct creation {
+    struct occl_unique_id id;
+    struct world_rank *me;
+    int status;
+};
+
+static void *create_and_use(void *arg) {
+    struct creation *c = arg;
+    struct occl_comm comm;
+    c->status = occl_comm_create(&c->id, c->me->rank, c->me->size, NULL, &comm);
+    if (c->status == OCCL_SUCCESS)
+        c->status = occl_barrier(comm, NULL, NULL);
+    if (c->status == OCCL_SUCCESS)
+        c->status = occl_comm_destroy(comm);
+    if (c->status != OCCL_SUCCESS)
+        fprintf(stderr, "rank %d: %s\n", c->me->rank, occl_last_error());
+    return NULL;
+}
+
+static int create_two_at_once(struct world_rank *me) {
+    const struct occl_unique_id *ids = me->arg;
+    struct creation creations[2];
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) {
+        /* The ranks begin with different ones. */
+        creations[i] = (struct creation){ids[(i + me->rank) % 2], me, 0};
+        WORLD_CHECK(pthread_create(&threads[i], NULL, create_and_use, &creations[i]) == 0);
+    }
+    for (int i = 0; i < 2; i++)
+        WORLD_CHECK(pthread_join(threads[i], NULL) == 0);
+    WORLD_CHECK(creations[0].status == OCCL_SUCCESS && creations[1].status == OCCL_SUCCESS);
+    return 0;
+}
+
+static void test_C05_two_creations_at_once(void **state) {
+    struct occl_unique_id *ids = world_shared(2 * sizeof *ids);
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(occl_get_unique_id(&ids[i]), OCCL_SUCCESS);
+    assert_int_equal(world_run(&w, 3, create_two_at_once, ids, 30), 0);
+}
+
+/* Writes into memory of the job until it is killed. */
+static int write_for_ever(struct world_rank *me) {
+    uint32_t *ready = me->arg;
+    void *memory;
+    WORLD_OK(occl_mem_alloc(1 << 20, &memory));
+    occl_publish32(ready, 1);
+    for (;;)
+        memset(memory, 0x5a, 1 << 20);
+}
+
+static int see_fresh_memory(struct world_rank *me) {
+    unsigned char *memory;
+    void *at;
+    WORLD_OK(occl_mem_alloc(1 << 20, &at));
+    memory = at;
+    for (size_t i = 0; i < 1 << 20; i++)
+        WORLD_CHECK(memory[i] == 0);
+    return 0;
+}
+
+static void test_D02_the_same_rank_starts_again(void **state) {
+    uint32_t *ready = world_shared(sizeof *ready);
+    pid_t first;
+    (void)state;
+    for (int round = 0; round < 5; round++) {
+        occl_publish32(ready, 0);
+        world_spawn(&w, 1, write_for_ever, ready, &first);
+        while (!occl_observe32(ready))
+            assert_int_equal(kill(first, 0), 0);
+        assert_int_equal(kill(first, SIGKILL), 0);
+        /* The job, the communicator's size and the rank are those of the one that dies. */
+        assert_int_equal(world_run(&w, 1, see_fresh_memory, NULL, 20), 0);
+        assert_true(WIFSIGNALED(world_wait(first, 10)));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(communicators_come_and_go_on_threads),
+        cmocka_unit_test(a_quarantined_attachment_lets_its_handles_go),
+        cmocka_unit_test(errors_are_counted),
+        cmocka_unit_test(quarantined_staging_is_not_used_again),
+        cmocka_unit_test(waiting_for_room_keeps_the_deadline),
+        cmocka_unit_test(completions_make_the_descriptor_readable),
+        cmocka_unit_test(test_C05_two_creations_at_once),
+        cmocka_unit_test(test_D02_the_same_rank_starts_again),
+    };
+    return cmocka_run_group_tests_name("client_lifecycle", tests, setup, teardown);
+}
