@@ -19,8 +19,13 @@ fi
 # OCCL_BAZEL_STARTUP: extra start-up options, for instance an output base of one's own when several
 # people share a checkout.
 occl_bazel() {
-    # shellcheck disable=SC2086 # a list of options on purpose
-    (cd "$occl_root" && exec bazel ${OCCL_BAZEL_STARTUP:-} "$@" </dev/null)
+    local startup
+    read -ra startup <<<"${OCCL_BAZEL_STARTUP:-}"
+    # A subshell becomes Bazel, so that a signal to a background command does not miss it.
+    if [ "$BASHPID" != "$$" ]; then
+        cd "$occl_root" && exec bazel "${startup[@]}" "$@" </dev/null
+    fi
+    (cd "$occl_root" && exec bazel "${startup[@]}" "$@" </dev/null)
 }
 
 occl_say() {
@@ -31,10 +36,11 @@ occl_say() {
 # status. On a terminal one line is rewritten; elsewhere a line appears every 30 s, so that a log
 # of a long run shows that it lives.
 occl_progress() {
-    local label=$1 log=$2 start=$SECONDS next=30 pid last status=0
+    local label=$1 log=$2 start=$SECONDS next=30 pid last status=0 traps
     shift 2
     "$@" >"$log" 2>&1 &
     pid=$!
+    traps=$(trap -p INT TERM)
     # shellcheck disable=SC2064 # the pid of now
     trap "kill $pid 2>/dev/null; exit 130" INT TERM
     while kill -0 "$pid" 2>/dev/null; do
@@ -49,6 +55,7 @@ occl_progress() {
     done
     wait "$pid" || status=$?
     trap - INT TERM
+    eval "$traps" # those of the caller
     [ -t 2 ] && printf '\r\033[K' >&2
     if [ "$status" -eq 0 ]; then
         occl_say "$label: done in $((SECONDS - start)) s"
