@@ -9,12 +9,14 @@
  *    +- ops (pool; each active one holds a reference on its communicator)
  *
  * Locks, in the order in which they may be nested:
- *    lib.lifecycle init and finalize, whole
- *    lib.control   table of communicators: control path only
- *    comm.lock     tag counters, payload chunks, list of ops; on the hot path: an uncontended lock
- * is 20 ns, and the instance number and the slot must be taken together lib.ops_lock  free list of
- * the op pool lib.memory    region tables: only ops above OCCL_DIRECT_MAX_BYTES look there
- *    ring.sq_lock, ring.cq_lock, rpc.lock
+ *    lib.lifecycle        init and finalize, whole
+ *    lib.control          table of communicators: control path only
+ *    comm.lock            tag counters, payload chunks, list of ops; on the hot path: an
+ *                         uncontended lock is 20 ns, and the instance number and the slot must be
+ *                         taken together
+ *    lib.ops_lock         free list of the op pool
+ *    lib.memory           region tables: only ops above OCCL_DIRECT_MAX_BYTES look there
+ *    ring.cq_lock, ring.sq_lock, rpc.lock
  *
  * Threads: callers; the reader (socket: replies, events, the daemon's end); the watcher (callbacks,
  * completion descriptor, strands of ops nobody waits for), started on first need. */

@@ -8,11 +8,11 @@
  * the page is corrupt and gives OCCL_E_QUARANTINED (the daemon ends the session, the client its
  * attachment), never an assertion.
  *
- * | field          | writer   | reader   | store   | load    | line | pairs with | | tail |
- * producer | consumer | publish | observe | own  | entry bytes are written before it | | head |
- * consumer | producer | publish | observe | own  | entry bytes are read before it    | | entry
- * words    | producer | consumer | note    | peek    | -    | ordered by tail and head          |
- * | own, peer_seen | one side | -        | plain   | plain   | priv | never in shared memory |
+ * | field          | writer   | reader   | store   | load    | line | why                        |
+ * | tail           | producer | consumer | publish | observe | own  | entry bytes written before |
+ * | head           | consumer | producer | publish | observe | own  | entry bytes read before    |
+ * | entry words    | producer | consumer | note    | peek    | -    | ordered by tail and head   |
+ * | own, peer_seen | one side | -        | plain   | plain   | priv | never in shared memory     |
  *
  * One thread is the producer and one the consumer at a time. A client with many submitting threads
  * serialises them with a lock of its own that covers push and publish; so does its reaping side. */

@@ -6,14 +6,13 @@
  *
  * Four uses, one pattern:
  *
- * | who sleeps | on what         | announces       | looks again at  | who wakes, after what | |
- * lane       | its parker      | daemon_sleeping | sq.tail         | loop, told by the DOORBELL  |
- * |            |                 |                 |                 | of who published sq.tail |
- * | any thread | its parker      | word bit 0      | word's sequence | whoever calls parker_wake |
- * | member     | record.state    | record.sleepers | record.state    | whoever decided the state |
- * | client     | session.cq_bell | cq_sleepers     | cq_bell         | lane that published cq.tail
- * | |            |                 |                 |                 | and then changed the bell
- * |
+ * | who sleeps | on what         | announces       | looks again at | who wakes, after what       |
+ * | lane       | its parker      | daemon_sleeping | sq.tail        | loop, told by the DOORBELL  |
+ * |            |                 |                 |                | of who published sq.tail    |
+ * | any thread | its parker      | word bit 0      | word's number  | whoever calls parker_wake   |
+ * | member     | record.state    | record.sleepers | record.state   | whoever decided the state   |
+ * | client     | session.cq_bell | cq_sleepers     | cq_bell        | lane that published cq.tail |
+ * |            |                 |                 |                | and then changed the bell   |
  *
  * Memory order. Announcing and looking, and changing and looking, are a Dekker pattern: at least
  * one side must see the other. With read-modify-writes (add, claim) and looks, which are

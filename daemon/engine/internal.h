@@ -224,13 +224,13 @@ struct occl_eng_task {
 
 /* An op or a record in execution. Runs live in the home lane's pool and are never unmapped.
  *
- * | field    | writer            | reader      | store  | load | why                              |
- * | claim    | lanes             | lanes       | claim  | look | generation << 32 | next strand   |
- * | pins     | lanes             | home        | add    | look | when 0 after stop was set nobody
- * looks at the rest: Dekker with stop | | stop     | lanes             | lanes       | claim  |
- * look | first reason wins                | | done     | lanes             | home        | add    |
- * look | strands executed; their bytes before it | | the rest | home, before the generation is
- * published | lanes that hold a pin and saw the generation | plain | plain | |
+ * | field    | writer | reader | store | load  | why                                              |
+ * | claim    | lanes  | lanes  | claim | look  | generation << 32, next strand                    |
+ * | pins     | lanes  | home   | add   | look  | 0 after stop: nobody looks at the rest (Dekker)  |
+ * | stop     | lanes  | lanes  | claim | look  | first reason wins                                |
+ * | done     | lanes  | home   | add   | look  | strands executed; their bytes before it          |
+ * | the rest | home   | lanes  | plain | plain | written before the generation is published, read |
+ * |          |        |        |       |       | by lanes that hold a pin and saw the generation  |
  */
 struct occl_eng_run {
     uint64_t pool_link; /* the pool's while the run is free */
