@@ -173,9 +173,10 @@ static bool advance_ring(struct client_op *op) {
         return false;
     /* The daemon answers a cancel, a failed communicator and everything else with the one
      * completion of this op; only a daemon that is gone answers nothing. */
-    if (occl_peek32(&occl_lib.lost)) {
+    uint32_t lost = occl_peek32(&occl_lib.lost);
+    if (lost) {
         client_ring_abandon(op);
-        client_finish(op, OCCL_E_DAEMON_LOST, false);
+        client_finish(op, -(int)lost, false);
         return true;
     }
     if (status == OCCL_E_TIMEOUT && !op->cancel_sent)

@@ -40,8 +40,17 @@ int client_enter(void) {
                            "occl_init to attach it");
     if (!occl_peek32(&occl_lib.attached))
         return client_fail(OCCL_E_USAGE, "occl_init has not been called");
-    return client_fail(-(int)occl_peek32(&occl_lib.lost),
-                       "the daemon (pid %u) ended or closed this session",
+    return client_fail_lost();
+}
+
+int client_fail_lost(void) {
+    int status = -(int)occl_peek32(&occl_lib.lost);
+    if (status == OCCL_E_QUARANTINED)
+        return client_fail(status,
+                           "the session with the daemon (pid %u) was ended: the memory it shares "
+                           "with this process was found corrupt",
+                           occl_lib.welcome.daemon_pid);
+    return client_fail(status, "the daemon (pid %u) ended or closed this session",
                        occl_lib.welcome.daemon_pid);
 }
 

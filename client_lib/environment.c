@@ -119,7 +119,9 @@ OCCL_PUBLIC enum occl_result occl_mem_free(void *ptr) {
         status = client_region_release(region, 1);
     }
     client_end();
-    return status == OCCL_E_DAEMON_LOST ? OCCL_SUCCESS : status; /* it is gone with the daemon */
+    if (status == OCCL_E_DAEMON_LOST || status == OCCL_E_QUARANTINED)
+        status = OCCL_OK; /* it is gone with the session */
+    return status;
 }
 
 OCCL_PUBLIC enum occl_result occl_comm_get_async_error(struct occl_comm handle,
@@ -130,9 +132,9 @@ OCCL_PUBLIC enum occl_result occl_comm_get_async_error(struct occl_comm handle,
         return client_fail(OCCL_E_INVALID, "out_error is NULL");
     struct client_comm *comm = client_comm_get(handle, &status);
     if (!comm) {
-        if (status != OCCL_E_DAEMON_LOST)
+        if (status != OCCL_E_DAEMON_LOST && status != OCCL_E_QUARANTINED)
             return status;
-        *out_error = OCCL_ERROR_DAEMON_LOST;
+        *out_error = (enum occl_result)status;
         return OCCL_SUCCESS;
     }
     uint32_t late = occl_observe32(&occl_note_at(&comm->m, comm->rank)->async_error);

@@ -75,7 +75,7 @@ enum occl_result {
     OCCL_ERROR_PERMISSION = -21,
     OCCL_ERROR_VERSION = -22,
     OCCL_ERROR_DAEMON_LOST = -23,
-    OCCL_ERROR_QUARANTINED = -24,
+    OCCL_ERROR_QUARANTINED = -24, /* memory shared with the daemon was corrupt: session ended */
     OCCL_ERROR_PROTOCOL = -25,
 
     OCCL_ERROR_TENANT_REFUSED = -40,
@@ -210,8 +210,9 @@ enum occl_result occl_comm_rank(struct occl_comm comm, int *out_rank);
 enum occl_result occl_comm_size(struct occl_comm comm, int *out_size);
 
 /* *out_error: SUCCESS, or the error that ended the communicator (PEER_FAILED, REVOKED, ABORTED,
- * DAEMON_LOST), or the first error of an op that had completed here before its peers' mismatch was
- * known (broadcast root, buffered send). occl_last_error() then holds its text. Never blocks. */
+ * DAEMON_LOST, QUARANTINED), or the first error of an op that had completed here before its peers'
+ * mismatch was known (broadcast root, buffered send). occl_last_error() then holds its text. Never
+ * blocks. */
 enum occl_result occl_comm_get_async_error(struct occl_comm comm, enum occl_result *out_error);
 
 /* ---- memory ---- */
@@ -249,8 +250,8 @@ struct occl_op_attr {
  * peers); attr may be NULL; out_request NULL blocks. send and recv buffers are equal (in place) or
  * disjoint: a partial overlap is INVALID_ARGUMENT. Ranks that disagree on kind, type, operator,
  * root or count get MISMATCH before any output byte is written. Common errors: INVALID_ARGUMENT,
- * HANDLE, MISMATCH, TIMEOUT, PEER_FAILED, REVOKED, ABORTED, DAEMON_LOST, FAULT, QUOTA, TRY_AGAIN,
- * FORKED. */
+ * HANDLE, MISMATCH, TIMEOUT, PEER_FAILED, REVOKED, ABORTED, DAEMON_LOST, QUARANTINED, FAULT, QUOTA,
+ * TRY_AGAIN, FORKED. */
 
 /* recvbuf[i] on every rank = op over all ranks of sendbuf[i]. */
 enum occl_result occl_all_reduce(const void *sendbuf, void *recvbuf, size_t count,

@@ -108,8 +108,11 @@ static void *reader(void *arg) {
         if (ready > 0 && !stop && fds[0].revents)
             live = receive(rpc, buffer);
     }
-    if (!live) /* nobody would hear the daemon any more */
-        client_mark_lost(OCCL_E_DAEMON_LOST);
+    if (!live) { /* nobody would hear the daemon any more; it says in the page why it closed */
+        uint32_t state = occl_observe32(&occl_lib.page->session_state);
+        client_mark_lost(state == OCCL_SESSION_QUARANTINED ? OCCL_E_QUARANTINED
+                                                           : OCCL_E_DAEMON_LOST);
+    }
     free(buffer);
     fail_all(rpc);
     return NULL;
@@ -163,12 +166,6 @@ int client_rpc_send(const void *msg, uint32_t bytes) {
     return status == OCCL_WOULD_BLOCK ? OCCL_OK : status;
 }
 
-static int lost_text(void) {
-    return client_fail(-(int)occl_peek32(&occl_lib.lost),
-                       "the daemon (pid %u) ended or closed this session",
-                       occl_lib.welcome.daemon_pid);
-}
-
 /* Waits for the answer; rpc->lock is held. */
 static int wait_answer(struct client_rpc *rpc, struct pending *p) {
     while (!p->done && !p->interrupted && !occl_peek32(&occl_lib.lost))
@@ -213,7 +210,7 @@ int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_repl
     if (!p || !copy || !rpc) {
         free(p);
         free(copy);
-        return rpc ? client_fail(OCCL_E_NO_MEMORY, "no memory for a request") : lost_text();
+        return rpc ? client_fail(OCCL_E_NO_MEMORY, "no memory for a request") : client_fail_lost();
     }
     memcpy(copy, msg, bytes);
     pthread_cond_init(&p->arrived, NULL);
@@ -244,7 +241,7 @@ int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_repl
         status = client_fail(status, "another thread called occl_finalize");
     else if (status == OCCL_E_DAEMON_LOST)
         status = occl_peek32(&occl_lib.lost)
-                     ? lost_text()
+                     ? client_fail_lost()
                      : client_fail(status, "the daemon closed this session");
     else
         status = client_fail_detail(&detail);

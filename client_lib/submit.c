@@ -78,6 +78,13 @@ static bool reads_send(const struct client_op *op) {
     return op->send && op->bytes > 0;
 }
 
+/* Largest payload that every rank computes for itself: the daemon's setting, the same for all. What
+ * fits into a line is always direct. */
+static uint64_t direct_max(void) {
+    uint64_t most = occl_lib.welcome.direct_max_bytes;
+    return most < OCCL_DIRECT_MAX_BYTES ? most : OCCL_DIRECT_MAX_BYTES;
+}
+
 /* Payload goes into the line or a chunk; larger ops, and those for which no chunk is free, say
  * where their buffers are. True: this rank's bytes are all in the page. */
 static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_in_page) {
@@ -93,7 +100,7 @@ static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_
         return OCCL_OK;
     }
     uint64_t chunk = 0;
-    if (op->bytes <= OCCL_DIRECT_MAX_BYTES && reads_send(op)) {
+    if (op->bytes <= direct_max() && reads_send(op)) {
         pthread_mutex_lock(&op->comm->lock);
         chunk = chunk_take(op);
         pthread_mutex_unlock(&op->comm->lock);
@@ -107,7 +114,7 @@ static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_
     }
     line->u.ref.src = op->src;
     line->u.ref.dst = op->dst;
-    *out_in_page = op->bytes <= OCCL_DIRECT_MAX_BYTES && (chunk || !reads_send(op));
+    *out_in_page = op->bytes <= direct_max() && (chunk || !reads_send(op));
     return OCCL_OK;
 }
 
@@ -116,7 +123,7 @@ static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_
 static bool payload_in_page(struct client_op *op) {
     if (op->bytes <= OCCL_INLINE_BYTES)
         return true;
-    if (op->bytes > OCCL_DIRECT_MAX_BYTES)
+    if (op->bytes > direct_max())
         return false;
     for (uint32_t i = 0; i < op->members; i++) {
         uint32_t space = occl_line_at(op->rec, i)->u.ref.src.space;

@@ -59,7 +59,7 @@ static const struct occl_config_key keys[] = {
     TIME(metrics_interval, 100 * MS, 24 * HOUR, "15s", true,
          "time between two writes of the metrics file"),
     SIZE(direct_max, 0, OCCL_DIRECT_MAX_BYTES, "4096", false,
-         "largest payload that every rank computes for itself"),
+         "largest payload that every rank computes for itself; up to 128 bytes always"),
     SIZE(memory_limit, 0, 1024 * TIB, "0", false,
          "memory the daemon may count on; 0: that of its cgroup or the machine"),
     SIZE(registered_max, 0, 1024 * TIB, "0", false,

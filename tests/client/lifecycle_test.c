@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "client_lib/client.h"
+#include "client_lib/inspect.h"
 #include "tests/client/world.h"
 
 static struct world w;
@@ -85,6 +86,54 @@ static int after_quarantine(struct world_rank *me) {
 static void a_quarantined_attachment_lets_its_handles_go(void **state) {
     (void)state;
     assert_int_equal(world_run(&w, 1, after_quarantine, NULL, 20), 0);
+}
+
+static void scribble(void) {
+    struct occl_msg_plain bell;
+    memset(&bell, 0, sizeof bell);
+    occl_msg_init(&bell.h, OCCL_MSG_DOORBELL, 0);
+    occl_publish32(&occl_lib.page->sq_tail.value, 1u << 20);
+    (void)client_rpc_send(&bell, sizeof bell); /* the session may have ended already */
+}
+
+static int is_told_why(struct world_rank *me) {
+    enum occl_result result = OCCL_SUCCESS, why;
+    scribble();
+    for (double until = world_now() + 10; result != OCCL_ERROR_QUARANTINED;) {
+        WORLD_CHECK(world_now() < until);
+        result = occl_barrier(me->comm, NULL, NULL);
+    }
+    WORLD_CHECK(strstr(occl_last_error(), "corrupt") != NULL);
+    WORLD_OK(occl_comm_get_async_error(me->comm, &why));
+    WORLD_CHECK(why == OCCL_ERROR_QUARANTINED);
+    WORLD_OK(occl_comm_destroy(me->comm));
+    return 0;
+}
+
+static void a_quarantined_process_is_told_why(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 1, is_told_why, NULL, 20), 0);
+}
+
+/* ---- the largest direct payload is the daemon's to say ---- */
+
+static int paths_by_size(struct world_rank *me) {
+    static float in[600], out[600];
+    WORLD_OK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+    WORLD_CHECK(occl_inspect_last_path(me->comm) == 1);
+    WORLD_OK(occl_all_reduce(in, out, 600, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+    WORLD_CHECK(occl_inspect_last_path(me->comm) == 2);
+    return 0;
+}
+
+static void direct_max_is_kept(void **state) {
+    static const char *const extra[] = {"--set", "direct_max=1024", NULL};
+    struct world own;
+    (void)state;
+    world_start(&own, extra);
+    int failed = world_run(&own, 2, paths_by_size, NULL, 20);
+    assert_int_equal(world_stop(&own), 0);
+    assert_int_equal(failed, 0);
 }
 
 /* ---- errors are counted where the daemon looks ---- */
@@ -274,6 +323,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_come_and_go_on_threads),
         cmocka_unit_test(a_quarantined_attachment_lets_its_handles_go),
+        cmocka_unit_test(a_quarantined_process_is_told_why),
+        cmocka_unit_test(direct_max_is_kept),
         cmocka_unit_test(errors_are_counted),
         cmocka_unit_test(quarantined_staging_is_not_used_again),
         cmocka_unit_test(waiting_for_room_keeps_the_deadline),
