@@ -90,7 +90,4 @@ void occl_why_rank_text(const struct occl_late_view *view, uint64_t now_ns, char
 /* "all_reduce #5", "broadcast tag 3 #1", "send_recv 0->1 tag 2 #4" */
 void occl_why_op_text(const struct occl_op_view *op, char *out_text, uint32_t bytes);
 
-/* ---- the answer to `why` (admin_why.c) ---- */
-json_t *occl_why_answer(struct occl_session *asker, json_t *request);
-
 #endif

@@ -63,9 +63,6 @@ static inline uint32_t occl_add32(uint32_t *p, uint32_t v) {
 static inline uint64_t occl_add64(uint64_t *p, uint64_t v) {
     return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
 }
-static inline uint32_t occl_or32(uint32_t *p, uint32_t v) {
-    return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
-}
 static inline uint64_t occl_or64(uint64_t *p, uint64_t v) {
     return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
 }

@@ -50,15 +50,12 @@
 #define OCCL_SLEEP_MAX_NS 50000000ll
 #define OCCL_DAEMON_LOST_BOUND_NS 200000000ll
 #define OCCL_YIELDS_BEFORE_SLEEP 16
-#define OCCL_PEER_DEAD_NS 10000000000ll
 
 /* Default quotas per tenant (all settable, daemon/config). */
-#define OCCL_QUOTA_SESSIONS 1024
-#define OCCL_QUOTA_COMMUNICATORS 4096
 #define OCCL_QUOTA_OPS 65536
-#define OCCL_QUOTA_REGIONS 4096
-/* Distinct tags of a communicator, which a rank counts until the communicator ends: 16 bytes each in
- * the client's own memory. A program that makes a new tag for every step must be far from the end. */
+/* Distinct tags of a communicator, which a rank counts until the communicator ends: 16 bytes each
+ * in the client's own memory. A program that makes a new tag for every step must be far from the
+ * end. */
 #define OCCL_QUOTA_LIVE_TAGS (1u << 20)
 
 #ifndef __CUDACC__

@@ -149,10 +149,6 @@ static inline void occl_waiter_start(struct occl_waiter *waiter) {
     waiter->spins = waiter->yields = 0;
     waiter->yield_calls = waiter->sleep_calls = 0;
 }
-/* Something moved (a strand was executed, another op completed): be eager again. */
-static inline void occl_waiter_progress(struct occl_waiter *waiter) {
-    waiter->spins = waiter->yields = 0;
-}
 /* Makes one step of waiting while *word == expected and returns, so that the caller looks at its
  * other conditions (deadline, communicator state, daemon alive). A sleep lasts at most
  * min(policy->sleep_ns_max, sleep_ns_limit); a limit of 0 never sleeps. */
