@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Everything at once, in orders that a seed decides: several threads a rank, several communicators,
  * all kinds, types and operators, blocking, grouped, asynchronous, persistent and watched ops, zero
- * to some MiB, zero-copy and private memory chosen by each rank for itself. Every result is compared
- * with a naive reference. ABUSE_SEEDS and ABUSE_SEED in the environment run more of it. */
+ * to some MiB, zero-copy and private memory chosen by each rank for itself. Every result is
+ * compared with a naive reference. ABUSE_SEEDS and ABUSE_SEED in the environment run more of it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -157,7 +157,10 @@ static void make_plan(uint64_t *shared, int thread, const struct comm_view *view
     p->comm = comm;
     p->tag = 1 + thread * 100 + (int)(r % STREAMS);
     p->kind = (enum kind)(r >> 8 & 15);
-    p->kind = p->kind < 8 ? ALL_REDUCE : p->kind < 12 ? BROADCAST : p->kind < 15 ? SEND_RECV : BARRIER;
+    p->kind = p->kind < 8    ? ALL_REDUCE
+              : p->kind < 12 ? BROADCAST
+              : p->kind < 15 ? SEND_RECV
+                             : BARRIER;
     p->type = types[(r >> 16) % 6];
     p->op = (enum occl_redop[]){OCCL_SUM, OCCL_MAX, OCCL_MIN, OCCL_AVG}[(r >> 24) % 4];
     p->root = (int)(r >> 32 & 0xff);

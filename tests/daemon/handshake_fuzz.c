@@ -26,6 +26,8 @@ struct bench {
     char folder[64];
 };
 
+static void leave(void);
+
 static struct bench *bench(void) {
     static struct bench b;
     struct occl_detail detail;
@@ -46,7 +48,15 @@ static struct bench *bench(void) {
         (void)fprintf(stderr, "%s\n", detail.text);
         abort();
     }
+    (void)atexit(leave);
     return &b;
+}
+
+/* At exit: neither socket nor folder stays. */
+static void leave(void) {
+    struct bench *b = bench();
+    occl_daemon_destroy(b->daemon);
+    (void)rmdir(b->folder);
 }
 
 static void drain(int fd) {
