@@ -9,7 +9,9 @@ static void note_completion(struct client_op *op) {
         occl_count64(&note->errors, 1);
         return;
     }
-    note->last_key = op->key;
+    occl_note32(&note->last_key.peers, op->key.peers);
+    occl_note32(&note->last_key.tag, op->key.tag);
+    occl_note32(&note->last_key.instance, op->key.instance);
     occl_note32(&note->last_kind, op->sig.kind);
     occl_note64(&note->last_ticks, occl_ticks(occl_lib.ticks));
     occl_count64(&note->ops_done, 1);
@@ -120,11 +122,11 @@ static bool advance_record(struct client_op *op, bool may_execute) {
     }
     switch (occl_rec_kind(state)) {
     case OCCL_REC_DIRECT:
-        op->comm->last_path = 1;
+        occl_note32(&op->comm->last_path, 1);
         client_finish(op, client_direct_result(op, state), false);
         return true;
     case OCCL_REC_DONE:
-        op->comm->last_path = 2;
+        occl_note32(&op->comm->last_path, 2);
         client_finish(op, OCCL_OK, true);
         return true;
     case OCCL_REC_ABORTED:
@@ -164,7 +166,7 @@ static bool advance_ring(struct client_op *op) {
         occl_record_overflow_drop(op->rec);
     }
     if (occl_observe32(&op->ring_done)) {
-        op->comm->last_path = 3;
+        occl_note32(&op->comm->last_path, 3);
         client_finish(op, op->ring_status, true);
         return true;
     }

@@ -287,8 +287,9 @@ int client_tag_next(struct client_op *op, uint32_t *out_instance);
 void client_tag_back(struct client_op *op, uint32_t instance);
 
 /* op.c */
-/* A new op of the pool, held by the caller. NO_MEMORY, QUOTA with the error text. */
-int client_op_new(struct client_comm *comm, struct client_op **out_op);
+/* A new op of the pool, held by the caller. generation: of the handle that comm was got by; the
+ * table's own may have moved on. NO_MEMORY, QUOTA with the error text. */
+int client_op_new(struct client_comm *comm, uint32_t generation, struct client_op **out_op);
 void client_op_free(struct client_op *op);
 /* Copies what fill() decided into a pool op. */
 void client_op_describe(struct client_op *op, const struct client_op *from);

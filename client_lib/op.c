@@ -41,7 +41,7 @@ void client_ops_in_child(void) {
     }
 }
 
-int client_op_new(struct client_comm *comm, struct client_op **out_op) {
+int client_op_new(struct client_comm *comm, uint32_t generation, struct client_op **out_op) {
     pthread_mutex_lock(&occl_lib.ops_lock);
     int status = occl_lib.ops_free ? OCCL_OK : add_chunk();
     struct client_op *op = occl_lib.ops_free;
@@ -57,7 +57,7 @@ int client_op_new(struct client_comm *comm, struct client_op **out_op) {
         client_nap(round);
     memset(op, 0, offsetof(struct client_op, hold)); /* others look at what comes after */
     op->comm = comm;
-    op->comm_generation = comm->generation;
+    op->comm_generation = generation;
     occl_publish32(&op->phase, CLIENT_OP_INACTIVE);
     pthread_mutex_lock(&comm->lock);
     op->next_in_comm = comm->ops;

@@ -158,7 +158,7 @@ static int fill(const struct call *call, struct client_comm *comm, struct client
     if (status)
         return status;
     op->comm = comm;
-    op->comm_generation = comm->generation;
+    op->comm_generation = (uint32_t)(call->comm.handle >> 32); /* the table's may have moved on */
     op->sig.kind = call->kind;
     op->sig.dtype = (uint8_t)call->type;
     op->sig.redop = call->redop >= 0 ? (uint8_t)call->redop : 0;
@@ -212,7 +212,7 @@ static int run_request(const struct call *call, struct client_comm *comm,
     if (status)
         return status;
     struct client_op *op;
-    status = client_op_new(comm, &op);
+    status = client_op_new(comm, scratch.comm_generation, &op);
     if (status)
         return status;
     client_op_describe(op, &scratch);

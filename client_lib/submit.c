@@ -303,7 +303,7 @@ int client_submit(struct client_op *op) {
         }
     }
     if (how == OCCL_ENTER_RING) {
-        comm->last_path = CLIENT_PATH_RING;
+        occl_note32(&comm->last_path, 3);
         return submit_ring(op);
     }
     if (reserved) { /* the slot became free meanwhile */

@@ -139,8 +139,9 @@ struct occl_eng_comm {
     uint32_t failed_about;
     uint32_t runs; /* live runs of this communicator */
     struct occl_eng_link ops;
-    struct occl_eng_link wanted_link;   /* in lane.wanted while wanted is not 0 */
-    uint64_t wanted[OCCL_RECORDS / 64]; /* records to execute once there is a run for them */
+    struct occl_eng_link wanted_link;    /* in lane.wanted while wanted is not 0 */
+    uint64_t wanted[OCCL_RECORDS / 64];  /* records to execute once there is a run for them */
+    uint64_t wanted_print[OCCL_RECORDS]; /* which op of the record */
     struct occl_eng_run *slot_run[OCCL_RECORDS];
     struct occl_eng_session *sessions[OCCL_LOCAL_RANKS_MAX]; /* NULL: removed */
     uint32_t numbers[OCCL_LOCAL_RANKS_MAX];
@@ -493,9 +494,10 @@ bool occl_eng_visit(struct occl_eng_lane *lane);
 /* ---- record_exec.c: EXECUTE of LOCAL records ---- */
 void occl_eng_execute(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
                       const struct occl_sqe *sqe);
-/* Starts the record in `slot`. False: no run is free, try again. */
+/* Starts the record in `slot` if it still serves the op with this print. False: no run is free, try
+ * again. */
 bool occl_eng_record_start(struct occl_eng_lane *lane, struct occl_eng_comm *comm, uint32_t slot,
-                           uint32_t op_class, uint64_t submit_ticks);
+                           uint64_t print, uint32_t op_class, uint64_t submit_ticks);
 /* Starts the records that `comm` has marked as wanted. False: no run is free. */
 bool occl_eng_record_start_wanted(struct occl_eng_lane *lane, struct occl_eng_comm *comm);
 /* One slice of a record run under a pin. True: there may be more to do. */

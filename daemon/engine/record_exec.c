@@ -129,13 +129,14 @@ static int fill_record(struct occl_eng_lane *lane, struct occl_eng_run *run,
 }
 
 bool occl_eng_record_start(struct occl_eng_lane *lane, struct occl_eng_comm *comm, uint32_t slot,
-                           uint32_t op_class, uint64_t submit_ticks) {
+                           uint64_t print, uint32_t op_class, uint64_t submit_ticks) {
     struct occl_eng_run *run = occl_eng_run_take(lane, comm, op_class);
     if (!run)
         return false;
     run->record = occl_record_at(&comm->records, slot);
     run->slot = slot;
-    run->print = occl_observe64(&run->record->word) & OCCL_WORD_PRINT_MASK;
+    run->print =
+        print; /* a later op of the slot, whose buffers lanes may not reach, is not meant */
     run->run_class = op_class;
     run->last_ticks = submit_ticks;
     uint32_t members = members_of(comm, run->print);
@@ -154,7 +155,9 @@ bool occl_eng_record_start(struct occl_eng_lane *lane, struct occl_eng_comm *com
     return true;
 }
 
-static void want(struct occl_eng_lane *lane, struct occl_eng_comm *comm, uint32_t slot) {
+static void want(struct occl_eng_lane *lane, struct occl_eng_comm *comm, uint32_t slot,
+                 uint64_t print) {
+    comm->wanted_print[slot] = print; /* the op of an earlier wish has left the slot */
     comm->wanted[slot / 64] |= 1ull << slot % 64;
     if (occl_eng_list_empty(&comm->wanted_link))
         occl_eng_list_append(&lane->wanted, &comm->wanted_link);
@@ -171,7 +174,8 @@ bool occl_eng_record_start_wanted(struct occl_eng_lane *lane, struct occl_eng_co
                 left = true; /* of an earlier op; reaped once its last lane has let go */
                 continue;
             }
-            if (!occl_eng_record_start(lane, comm, slot, occl_eng_class_of(comm, 255), 0))
+            if (!occl_eng_record_start(lane, comm, slot, comm->wanted_print[slot],
+                                       occl_eng_class_of(comm, 255), 0))
                 return false;
             comm->wanted[word] &= ~(1ull << slot % 64);
         }
@@ -192,9 +196,9 @@ void occl_eng_execute(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
     struct occl_eng_run *run = comm->slot_run[place.slot];
     if (run && run->print == place.print)
         return; /* several ranks may ask for the same record */
-    if (run || !occl_eng_record_start(lane, comm, place.slot,
+    if (run || !occl_eng_record_start(lane, comm, place.slot, place.print,
                                       occl_eng_class_of(comm, sqe->priority), sqe->submit_ticks))
-        want(lane, comm, place.slot);
+        want(lane, comm, place.slot, place.print);
 }
 
 /* Executes the claimed strand; decides the record when it was the last one or faulted. */
