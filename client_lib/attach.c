@@ -92,6 +92,7 @@ static void in_child(void) {
         (void)close(occl_lib.socket_fd);
     client_comms_in_child();
     client_ops_in_child();
+    client_watch_in_child();
     occl_lib.depth = occl_lib.attached = occl_lib.lost = 0;
     occl_lib.forked = 1;
     occl_lib.socket_fd = -1;

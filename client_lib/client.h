@@ -375,7 +375,8 @@ uint64_t client_now_ns(void);
  */
 int client_watch_ready(void); /* starts the thread: after it client_watch cannot fail */
 int client_watch(struct client_op *op);
-bool client_in_callback(void);  /* this is the watcher's thread, which must not wait for itself */
+bool client_in_callback(void); /* this is the watcher's thread, which must not wait for itself */
+void client_watch_in_child(void);
 bool client_watch_wanted(void); /* the completion descriptor is in use: every request is watched */
 void client_watch_consumed(struct client_op *op);
 void client_watch_stop(void);

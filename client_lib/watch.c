@@ -32,6 +32,10 @@ bool client_in_callback(void) {
     return in_callback;
 }
 
+void client_watch_in_child(void) {
+    in_callback = false; /* a callback that forks: in the child this thread watches nothing */
+}
+
 static void complete(struct client_watcher *watcher, struct client_op *op) {
     void (*callback)(enum occl_result, void *) = op->callback;
     void *arg = op->callback_arg;
