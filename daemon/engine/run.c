@@ -63,7 +63,8 @@ void occl_eng_run_fill(struct occl_eng_run *run, uint32_t index, uint32_t rank, 
 /* Before the first occl_eng_run_fill. */
 void occl_eng_run_begin(struct occl_eng_lane *lane, struct occl_eng_run *run) {
     run->range_count = 0;
-    run->preemptions = 0;
+    /* A lane that still has a task of the run's former life may count one into this one. */
+    occl_note32(&run->preemptions, 0);
     run->claims = 0;
     run->started = false;
     run->board_place = 0;
