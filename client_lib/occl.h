@@ -227,6 +227,9 @@ enum occl_result occl_mem_free(void *ptr);
 
 /* ---- operations ---- */
 
+/* A process may have 4096 ops outstanding that find no free record (each communicator has 128). A
+ * submission beyond that waits for an earlier op of the process, which is an order that the program
+ * did not ask for: ranks that submit more than that in opposite orders may wait for each other. */
 enum occl_op_flags {
     OCCL_OP_NO_WAIT_FOR_ROOM = 1 /* return TRY_AGAIN instead of waiting when the ring is full */
 };
@@ -238,8 +241,9 @@ struct occl_op_attr {
     int priority;       /* enum occl_priority; DEFAULT: the communicator's */
     int64_t timeout_ns; /* deadline from submission (persistent: from start); 0: the communicator's
                            default; < 0: none */
-    /* Called once on a library thread when the op has completed; must not block. The request (if
-     * any) must still be waited for or tested. NULL: none. Only with out_request. */
+    /* Called once on a library thread when the op has completed; must not block: waiting for a
+     * request, occl_init and occl_finalize are USAGE there. The request (if any) must still be
+     * waited for or tested. NULL: none. Only with out_request. */
     void (*callback)(enum occl_result result, void *arg);
     void *callback_arg;
 };
