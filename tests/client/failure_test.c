@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Deaths, deadlines, stops and the daemon's own end. Bounds are asserted at ten times the stated
  * value (thirty times under sanitizers). */
+#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -395,9 +396,10 @@ static int lost_rank(struct world_rank *me) {
     WORLD_OK(occl_finalize());
     return 0;
 }
+static int daemon_kills = 9; /* --full: 100 */
 static void test_daemon_killed(void **state) {
     (void)state;
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < daemon_kills; i++) {
         struct world own;
         struct stage *s = world_shared(sizeof *s);
         struct lost_arg arg = {s, i % 3};
@@ -434,7 +436,66 @@ static void test_E07_barrier_then_finalize(void **state) {
         assert_int_equal(world_run(&w, 4, e07, NULL, 20), 0);
 }
 
-int main(void) {
+/* ---- soak: kills and stops at random moments beside a job that checks its results ---- */
+
+static int open_files_of(pid_t pid) {
+    char path[64];
+    int count = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+static void test_soak_kills_beside_a_checking_job(void **state) {
+    const char *minutes = getenv("OCCL_SOAK_MINUTES");
+    double until = world_now() + 60.0 * (minutes ? atof(minutes) : 60.0);
+    struct stage *s = world_shared(sizeof *s), *t = world_shared(sizeof *t);
+    static const size_t counts[] = {2, 900, 40000, 1000000};
+    pid_t pids[4], others[2];
+    uint64_t random = 20261129;
+    int files = 0, cycles = 0;
+    (void)state;
+    world_spawn(&w, 2, bystander, s, others);
+    for (; world_now() < until; cycles++) {
+        random = random * 6364136223846793005ull + 1442695040888963407ull;
+        uint32_t draw = (uint32_t)(random >> 33);
+        struct loop_arg arg = {t, counts[draw % 4], draw / 4 % 2, draw / 8 % 2, 0};
+        memset(t, 0, sizeof *t);
+        world_spawn(&w, 4, victim_main, &arg, pids);
+        await_ranks(t, 4, 1);
+        pause_ms((long)(draw / 16 % 50));
+        if (draw / 1024 % 3 == 0) {
+            (void)kill(pids[draw % 4], SIGSTOP);
+            pause_ms(30);
+        }
+        (void)kill(pids[(draw / 2) % 4], SIGKILL);
+        for (int r = 0; r < 4; r++)
+            (void)kill(pids[r], SIGCONT);
+        for (int r = 0; r < 4; r++)
+            (void)world_wait(pids[r], 30);
+        pause_ms(50);
+        if (cycles == 5)
+            files = open_files_of(w.daemon);
+        if (cycles > 5)
+            assert_true(open_files_of(w.daemon) <= files + 2);
+        assert_int_equal(waitpid(others[0], NULL, WNOHANG), 0);
+    }
+    __atomic_store_n(&s->go, 1, __ATOMIC_SEQ_CST);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(world_wait(others[r], 20), 0);
+    print_message("%d cycles\n", cycles);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest soak[] = {cmocka_unit_test(test_soak_kills_beside_a_checking_job)};
+    if (argc > 1 && strcmp(argv[1], "--soak") == 0)
+        return cmocka_run_group_tests_name("client_soak", soak, setup, teardown);
+    if (argc > 1 && strcmp(argv[1], "--full") == 0)
+        daemon_kills = 100;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_B01_timeout_names_missing_ranks),
         cmocka_unit_test(test_B03_broadcast_root_alone),
