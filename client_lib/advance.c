@@ -5,6 +5,8 @@
 
 static void note_completion(struct client_op *op) {
     struct occl_rank_note *note = occl_note_at(&op->comm->m, op->comm->rank);
+    if (op->key.tag == CLIENT_LIBRARY_TAG)
+        return; /* no op of the application */
     if (op->status != OCCL_OK) {
         occl_count64(&note->errors, 1);
         return;

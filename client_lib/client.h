@@ -168,6 +168,8 @@ struct client_comm {
 /* ---- library ---- */
 /* How long the end of a communicator waits for members that are stopped inside its ops. */
 #define CLIENT_END_BOUND_NS 1000000000ull
+/* Above all tags of users, so that the library's own ops meet nobody else's. */
+#define CLIENT_LIBRARY_TAG OCCL_TAG_MAX
 #define CLIENT_COMMS_MAX 4096
 #define CLIENT_OP_CHUNK 256
 #define CLIENT_OP_CHUNKS 1024

@@ -140,7 +140,7 @@ OCCL_PUBLIC enum occl_result occl_comm_get_async_error(struct occl_comm handle,
     uint32_t late = occl_observe32(&occl_note_at(&comm->m, comm->rank)->async_error);
     int error = client_comm_state(comm, &rank);
     if (error && occl_observe32(&comm->event_set))
-        (void)client_fail(error, "communicator %s: %s", comm->name, comm->event.text);
+        (void)client_fail(error, "%s", comm->event.text); /* names the communicator */
     else if (error)
         (void)client_fail(error, "communicator %s: %s (rank %u)", comm->name,
                           occl_status_text(error), rank);

@@ -7,9 +7,6 @@
 
 #include "client_lib/client.h"
 
-/* Above all tags of users, so that the library's own ops meet nobody else's. */
-#define LIBRARY_TAG OCCL_TAG_MAX
-
 static bool can_read(const struct client_comm *comm, uint32_t rank, uint64_t nonce) {
     const struct occl_member *who = &comm->members[rank];
     uint64_t found = 0;
@@ -34,7 +31,7 @@ static int agree(struct client_comm *comm, int32_t mine, int32_t *out_least) {
                 .redop = OCCL_RO_MIN,
                 .count = 1},
         .peers = OCCL_PEERS_ALL,
-        .tag = LIBRARY_TAG,
+        .tag = CLIENT_LIBRARY_TAG,
         .line_index = comm->rank,
         .members = comm->ranks,
         .send = &mine,

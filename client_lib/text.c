@@ -145,6 +145,14 @@ static bool event_text(struct client_comm *comm) {
     return true;
 }
 
+/* The daemon's words without the communicator, which the op's name tells already. */
+static const char *without_communicator(const struct client_comm *comm) {
+    char prefix[OCCL_NAME_BYTES + 24];
+    int length = snprintf(prefix, sizeof prefix, "communicator %s: ", comm->name);
+    const char *text = comm->event.text;
+    return strncmp(text, prefix, (size_t)length) == 0 ? text + length : text;
+}
+
 static int explain_peer(struct client_op *op, const char *name) {
     struct client_comm *comm = op->comm;
     const struct occl_member *who =
@@ -152,12 +160,10 @@ static int explain_peer(struct client_op *op, const char *name) {
     uint32_t state = occl_observe32(&occl_records_header(&comm->m)->comm_state);
     /* The communicator lives: the op has ended because it needed a rank that has left in peace. */
     if (who && op->status == OCCL_E_PEER_FAILED && occl_rec_kind(state) == OCCL_COMM_LIVE)
-        return client_fail(op->status,
-                           "%s: communicator %s: rank %u (host %s, pid %u) destroyed its "
-                           "communicator",
-                           name, comm->name, op->about_rank, who->host, who->pid);
+        return client_fail(op->status, "%s: rank %u (host %s, pid %u) destroyed its communicator",
+                           name, op->about_rank, who->host, who->pid);
     if (event_text(comm))
-        return client_fail(op->status, "%s: %s", name, comm->event.text);
+        return client_fail(op->status, "%s: %s", name, without_communicator(comm));
     if (!who)
         return client_fail(op->status, "%s: a member failed", name);
     return client_fail(op->status, "%s: rank %u (host %s, pid %u) failed, cause unknown", name,

@@ -45,6 +45,8 @@ int occl_admin_ping(struct occl_admin_query *query, json_t *answer);
 /* Building blocks. Ownership of what they return is the caller's. */
 json_t *occl_admin_ranks(uint64_t mask);
 json_t *occl_admin_op(const struct occl_admin_query *query, const struct occl_op_view *op);
+/* A process of the job is in a certain cycle of application waits. */
+bool occl_admin_in_cycle(const struct occl_wait_graph *graph, const struct occl_job *job);
 json_t *occl_admin_last_op(const struct occl_note_view *note);
 /* Adds `value` (its reference is taken) under key; memory trouble shows as a missing key. */
 void occl_admin_put(json_t *object, const char *key, json_t *value);

@@ -44,8 +44,7 @@ static json_t *origins(const struct occl_job *job) {
     return object;
 }
 
-/* Marks a job whose process is in a certain cycle. */
-static bool in_cycle(const struct occl_wait_graph *graph, const struct occl_job *job) {
+bool occl_admin_in_cycle(const struct occl_wait_graph *graph, const struct occl_job *job) {
     for (uint32_t i = 0; i < graph->count; i++)
         if (graph->nodes[i].definite && graph->nodes[i].session->job == job)
             return true;
@@ -57,7 +56,7 @@ static json_t *job_object(const struct occl_admin_query *query, struct occl_job 
     struct occl_job_totals totals;
     json_t *object = json_object();
     occl_totals_job(job, graph->list, &totals);
-    totals.cycle = in_cycle(graph, job);
+    totals.cycle = occl_admin_in_cycle(graph, job);
     occl_admin_put_text(object, "job", job->name);
     occl_admin_put_number(object, "job_id", job->id);
     occl_admin_put_text(object, "tenant", job->tenant->text);

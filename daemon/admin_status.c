@@ -72,14 +72,18 @@ static void add_problem(struct sums *sums, const struct occl_job *job, const cha
 
 static void sum_jobs(struct occl_admin_query *query, struct sums *sums) {
     struct occl_op_list list;
+    struct occl_wait_graph graph;
     struct occl_tenant *tenant;
     struct occl_tenant *next;
     struct occl_job *job;
     occl_totals_scan(query->daemon, &list);
+    if (occl_why_graph_build(query->daemon, &list, &graph) != OCCL_OK)
+        graph = (struct occl_wait_graph){&list, 0, NULL, 0};
     HASH_ITER (in_daemon, query->daemon->tenants, tenant, next) {
         TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
             struct occl_job_totals totals;
             occl_totals_job(job, &list, &totals);
+            totals.cycle = occl_admin_in_cycle(&graph, job);
             sums->comms += job->comm_count;
             sums->regions += HASH_CNT(in_job, job->regions);
             sums->ops_waiting += totals.ops_waiting;
@@ -89,6 +93,7 @@ static void sum_jobs(struct occl_admin_query *query, struct sums *sums) {
                 add_problem(sums, job, occl_totals_state(job, &totals));
         }
     }
+    occl_why_graph_free(&graph);
     occl_opview_free(&list);
 }
 
