@@ -18,7 +18,7 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
     }
     struct client_stage *stage = client_stage_get(op->bytes);
     if (!stage)
-        return OCCL_E_NO_MEMORY;
+        return client_error_status();
     *(is_input ? &op->stage_in : &op->stage_out) = stage;
     if (is_input) {
         void *to = stage->base;

@@ -227,6 +227,7 @@ extern struct client_library occl_lib;
 /* error.c: the thread's last error text. client_fail stores a text and returns the status. */
 int client_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int client_fail_detail(const struct occl_detail *detail);
+int client_error_status(void); /* of the thread's last error: after a call that returned NULL */
 void client_error_save(char *out_text, size_t bytes);
 
 /* attach.c */

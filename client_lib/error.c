@@ -7,6 +7,7 @@
 #include "client_lib/client.h"
 
 static _Thread_local char last_text[OCCL_DETAIL_BYTES + 64];
+static _Thread_local int last_status;
 
 int client_fail(int status, const char *fmt, ...) {
     char text[sizeof last_text]; /* an argument may be the last text itself */
@@ -15,12 +16,18 @@ int client_fail(int status, const char *fmt, ...) {
     (void)vsnprintf(text, sizeof text, fmt, args); /* a cut text is still a text */
     va_end(args);
     memcpy(last_text, text, sizeof text);
+    last_status = status;
     return status;
 }
 
 int client_fail_detail(const struct occl_detail *detail) {
     (void)snprintf(last_text, sizeof last_text, "%s", detail->text);
+    last_status = detail->status;
     return detail->status;
+}
+
+int client_error_status(void) {
+    return last_status;
 }
 
 void client_error_save(char *out_text, size_t bytes) {
