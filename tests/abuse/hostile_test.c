@@ -179,7 +179,7 @@ static void close_scene(struct scene *scene) {
 static int victim(struct world_rank *me) {
     uint64_t random = first_seed() + (uint64_t)me->rank;
     const size_t most = 300000;
-    float *private = malloc(most * sizeof(float));
+    float *private = world_alloc(most * sizeof(float));
     void *zero_copy;
     struct occl_comm half;
     __atomic_add_fetch((int *)me->arg, 1, __ATOMIC_SEQ_CST);
