@@ -76,7 +76,8 @@ void client_announce(struct client_op *op, bool waiting) {
     occl_note32(&line->waiters, waiting);
 }
 
-/* The policy for now: jobs of others may have come or gone since the communicator was made. */
+/* The policy of this moment: jobs of others may have come or gone since the communicator was made.
+ */
 static struct occl_wait_policy policy_now(const struct client_comm *comm) {
     struct occl_wait_policy policy = comm->policy;
     if (occl_peek32(&occl_lib.job->node_ranks) > occl_lib.cores)

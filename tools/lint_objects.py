@@ -27,7 +27,7 @@ def _output(command):
 
 def exported_symbols(context):
     exported = {}
-    for line in _output(["nm", "-D", "--defined-only", context.library]).splitlines():
+    for line in _output(["nm", "-D", "--defined-only", context.liboccl]).splitlines():
         fields = line.split()
         if fields[1] == "A":
             continue
@@ -51,7 +51,7 @@ def exported_symbols(context):
 
 def library_header(context):
     """The name programs link to, and nothing needed that a C program would not have."""
-    text = _output(["readelf", "-dW", context.library])
+    text = _output(["readelf", "-dW", context.liboccl])
     if "[%s]" % SONAME not in "".join(re.findall(r"\(SONAME\).*", text)):
         yield SONAME, 0, "the SONAME differs"
     for needed in re.findall(r"\(NEEDED\).*\[(.*)\]", text):
