@@ -139,8 +139,8 @@ struct occl_engine_counters {
     uint64_t ops_completed, ops_failed, preemptions, switches, doorbells, ring_full, lane_sleeps,
         lane_wakeups, faults;
     uint64_t submit_to_start_ns_p50, switch_ns_p50; /* measured, 0 before the first op */
-    uint64_t ignored;      /* EXECUTE and NOTIFY that named nothing to do */
-    uint64_t system_calls; /* yields, sleeps and wakes of lanes */
+    uint64_t ignored;                               /* EXECUTE that named nothing to do */
+    uint64_t system_calls;                          /* yields, sleeps and wakes of lanes */
 };
 void occl_engine_counters(struct occl_engine *engine, struct occl_engine_counters *out_counters);
 
