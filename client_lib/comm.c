@@ -384,8 +384,11 @@ OCCL_PUBLIC enum occl_result occl_comm_split(struct occl_comm parent, int color,
     msg.color = color;
     msg.key = key;
     msg.sequence = occl_add32(&comm->splits, 1);
+    msg.priority = attr && attr->priority >= 0 ? (uint32_t)attr->priority : 255;
     if (attr) {
         msg.timeout_ns = attr->create_timeout_ns > 0 ? (uint64_t)attr->create_timeout_ns : 0;
+        msg.default_deadline_ns =
+            attr->default_timeout_ns > 0 ? (uint64_t)attr->default_timeout_ns : 0;
         (void)snprintf(msg.name, sizeof msg.name, "%s", attr->name ? attr->name : "");
     }
     client_comm_put(comm);

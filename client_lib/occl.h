@@ -104,7 +104,7 @@ enum occl_redop { OCCL_SUM = 0, OCCL_MAX = 2, OCCL_MIN = 3, OCCL_AVG = 4 };
 /* Scheduling class of a communicator or op: a higher class is served first; every op of a lower
  * class still gets a slice per ageing period, so nothing starves. */
 enum occl_priority {
-    OCCL_PRIORITY_DEFAULT = -1, /* the job's */
+    OCCL_PRIORITY_DEFAULT = -1, /* the next one outward: op, communicator, parent, job */
     OCCL_PRIORITY_BULK = 0,
     OCCL_PRIORITY_NORMAL = 1,
     OCCL_PRIORITY_HIGH = 2,
@@ -167,7 +167,7 @@ const char *occl_last_error(void);
 struct occl_comm_attr {
     size_t size;                /* sizeof(struct occl_comm_attr) */
     const char *name;           /* shown by occlctl; NULL: "comm-N" */
-    int priority;               /* enum occl_priority */
+    int priority;               /* enum occl_priority; DEFAULT: the job's, as it is at any time */
     int64_t create_timeout_ns;  /* for the other ranks to come; <= 0: no limit */
     int64_t default_timeout_ns; /* deadline of each op from its submission; <= 0: none */
 };
@@ -188,7 +188,11 @@ enum occl_result occl_comm_create(const struct occl_unique_id *id, int rank, int
 
 /* Collective over `comm`: ranks with the same color >= 0 form a new communicator, ordered by key,
  * then by their rank in comm. color < 0: *out_comm becomes {0}. Needs all ranks of comm to call it,
- * in the same order among splits of comm. */
+ * in the same order among splits of comm. Name and priority of a new communicator are those in the
+ * attributes of its rank 0; OCCL_PRIORITY_DEFAULT, or no attributes, gives it the priority of comm.
+ * default_timeout_ns is each rank's own and not that of comm; the shortest create_timeout_ns of all
+ * ranks ends the split for all. INVALID_ARGUMENT (priority, name), TIMEOUT (names the missing
+ * ranks), QUOTA, PEER_FAILED, REVOKED, ABORTED. */
 enum occl_result occl_comm_split(struct occl_comm comm, int color, int key,
                                  const struct occl_comm_attr *attr, struct occl_comm *out_comm);
 

@@ -167,7 +167,8 @@ static json_t *comm_object(const struct occl_admin_query *query, const struct oc
     occl_admin_put(object, "about_rank",
                    comm->about_rank < comm->ranks ? json_integer(comm->about_rank) : json_null());
     occl_admin_put_number(object, "ranks", comm->ranks);
-    occl_admin_put_number(object, "class", comm->priority);
+    occl_admin_put_number(object, "class",
+                          comm->priority_set ? comm->priority : comm->job->job_class);
     occl_admin_put_text(object, "class_origin", comm->priority_set ? "api" : "job");
     occl_admin_put_number(object, "default_deadline_ns",
                           comm->default_deadline_ns ? comm->default_deadline_ns

@@ -115,7 +115,7 @@ static struct occl_comm *new_comm(const struct occl_comm_request *request) {
     comm->uid = ++daemon->next_comm;
     comm->ranks = request->ranks;
     comm->priority_set = request->priority <= 3;
-    comm->priority = comm->priority_set ? request->priority : request->job->job_class;
+    comm->priority = request->priority;
     comm->default_deadline_ns = request->default_deadline_ns;
     comm->memfd.fd = -1;
     comm->state = OCCL_COMM_LIVE;

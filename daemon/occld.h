@@ -203,7 +203,7 @@ struct occl_comm {
     uint64_t uid;
     char name[OCCL_NAME_BYTES];
     uint32_t ranks;
-    uint32_t priority; /* 0..3 */
+    uint32_t priority; /* 0..3, or 255: that of the job at any time, so that `set` reaches it */
     bool priority_set;
     uint32_t seats_taken; /* LIVE */
     uint64_t default_deadline_ns;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Splitting a communicator: all ranks of the parent call it, each with a color and a key. Calls
  * meet by their sequence number, so several splits of one parent may be under way. Ranks of one
- * color form a communicator, ordered by key, then by rank in the parent. */
+ * color form a communicator, ordered by key, then by rank in the parent; its rank 0 says name,
+ * class and deadline, so that they do not depend on who comes first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +17,15 @@ struct part {
     uint64_t request;
     int32_t color, key;
     uint32_t rank;
+    uint32_t priority; /* 0..3, or 255: the parent's */
+    uint64_t default_deadline_ns;
+    char name[OCCL_NAME_BYTES];
 };
 
 struct occl_split {
     struct occl_comm *parent;
     uint32_t sequence;
     uint32_t came;
-    char name[OCCL_NAME_BYTES];
     struct occl_timer timer;
     TAILQ_ENTRY(occl_split) in_comm;
     struct part parts[];
@@ -77,22 +80,23 @@ static int by_color_key_rank(const void *left, const void *right) {
     return a->rank < b->rank ? -1 : 1;
 }
 
-/* One color: parts [0, count). */
+/* One color: parts [0, count), by their new rank. */
 static void make_one(struct occl_split *split, const struct part *parts, uint32_t count) {
     struct occl_session *sessions[OCCL_LOCAL_RANKS_MAX];
     uint64_t requests[OCCL_LOCAL_RANKS_MAX];
     struct occl_detail detail;
     uint64_t uid;
+    const struct occl_comm *parent = split->parent;
     for (uint32_t i = 0; i < count; i++) {
         sessions[i] = parts[i].session;
         requests[i] = parts[i].request;
     }
     struct occl_comm_request request = {
-        .job = split->parent->job,
-        .name = split->name,
+        .job = parent->job,
+        .name = parts[0].name,
         .ranks = count,
-        .priority = split->parent->priority_set ? split->parent->priority : 255,
-        .default_deadline_ns = split->parent->default_deadline_ns,
+        .priority = parts[0].priority <= 3 ? parts[0].priority : parent->priority,
+        .default_deadline_ns = parts[0].default_deadline_ns,
         .sessions = sessions,
         .requests = requests,
     };
@@ -152,7 +156,6 @@ static struct occl_split *find_or_start(struct occl_comm *parent,
     split->parent = parent;
     split->sequence = msg->sequence;
     split->timer = (struct occl_timer){.fired = timed_out, .owner = split};
-    (void)snprintf(split->name, sizeof split->name, "%s", msg->name);
     TAILQ_INSERT_TAIL(&parent->splits, split, in_comm);
     return split;
 }
@@ -165,6 +168,13 @@ static int check_request(struct occl_session *session, const struct occl_msg_com
                                msg->comm);
     if (session->daemon->draining)
         return occl_detail_set(detail, OCCL_E_SHUTTING_DOWN, 0, "the daemon is shutting down");
+    if (msg->priority > 3 && msg->priority != 255)
+        return occl_detail_set(detail, OCCL_E_INVALID, 0,
+                               "priority: expected 0 to 3, or 255 for the parent's, found %u",
+                               msg->priority);
+    if (msg->reserved != 0)
+        return occl_detail_set(detail, OCCL_E_PROTOCOL, 0, "COMM_SPLIT: reserved field %#x, not 0",
+                               msg->reserved);
     const struct occl_comm *parent = seat->comm;
     if (parent->state != OCCL_COMM_LIVE)
         return occl_detail_set(detail, parent->end_status, 0, "%s", parent->end_text);
@@ -197,8 +207,15 @@ void occl_split_handle(struct occl_session *session, const struct occl_msg_comm_
                            msg->sequence, seat->comm->name, seat->rank);
         return;
     }
-    split->parts[seat->rank] =
-        (struct part){session, msg->h.request, msg->color, msg->key, seat->rank};
+    struct part *part = &split->parts[seat->rank];
+    *part = (struct part){.session = session,
+                          .request = msg->h.request,
+                          .color = msg->color,
+                          .key = msg->key,
+                          .rank = seat->rank,
+                          .priority = msg->priority,
+                          .default_deadline_ns = msg->default_deadline_ns};
+    (void)snprintf(part->name, sizeof part->name, "%s", msg->name); /* checked: it is terminated */
     split->came++;
     if (split->came == seat->comm->ranks) {
         complete(split);

@@ -146,6 +146,9 @@ struct occl_msg_comm_split {
     uint32_t sequence; /* how many splits of the parent this rank has called before */
     uint64_t timeout_ns;
     char name[OCCL_NAME_BYTES];
+    uint32_t priority;            /* class 0..3; 255: the parent's */
+    uint32_t reserved;            /* 0 */
+    uint64_t default_deadline_ns; /* of ops of the new one; 0: the daemon's default */
 };
 struct occl_msg_comm {
     struct occl_msg_header h;
@@ -226,7 +229,7 @@ OCCL_ABI_SIZE(occl_msg_region_alloc, 40);
 OCCL_ABI_SIZE(occl_msg_region_map, 32);
 OCCL_ABI_SIZE(occl_msg_region, 40);
 OCCL_ABI_SIZE(occl_msg_comm_create, 248);
-OCCL_ABI_SIZE(occl_msg_comm_split, 112);
+OCCL_ABI_SIZE(occl_msg_comm_split, 128);
 OCCL_ABI_SIZE(occl_msg_comm, 56);
 OCCL_ABI_SIZE(occl_msg_comm_end, 32);
 OCCL_ABI_SIZE(occl_msg_members_reply, 40 + 32 * 88);

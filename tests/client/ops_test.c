@@ -13,6 +13,7 @@
 
 #include "client_lib/inspect.h"
 #include "tests/client/world.h"
+#include "tools/admin/admin.h"
 
 static struct world w;
 
@@ -239,6 +240,63 @@ static void test_split(void **state) {
     assert_int_equal(world_run(&w, 7, splits, NULL, 30), 0);
 }
 
+/* Class of the communicator of that name, as the daemon tells administrators; -1: not there. */
+static long class_of(const struct world *world, const char *name) {
+    struct occl_admin admin;
+    struct occl_detail detail;
+    json_t *reply = NULL;
+    long found = -1;
+    if (occl_admin_open(world->socket, "ops_test", 5000, &admin, &detail) != OCCL_OK)
+        return -1;
+    json_t *request = json_pack("{s:s, s:s}", "verb", "comms", "comm", name);
+    if (occl_admin_call(&admin, request, 5000, &reply, &detail) == OCCL_OK) {
+        const json_t *comm = json_array_get(json_object_get(reply, "comms"), 0);
+        const json_t *value = json_object_get(comm, "class");
+        found = json_is_integer(value) ? (long)json_integer_value(value) : -1;
+    }
+    json_decref(reply);
+    json_decref(request);
+    occl_admin_close(&admin);
+    return found;
+}
+
+/* The child has the class that its rank 0 asked for, else its parent's. */
+static int split_priorities(struct world_rank *me) {
+    static const struct {
+        const char *name;
+        int mine, others;
+        long class_index;
+    } cases[] = {{"urgent", OCCL_PRIORITY_URGENT, OCCL_PRIORITY_BULK, 3},
+                 {"bulk", OCCL_PRIORITY_BULK, OCCL_PRIORITY_URGENT, 0},
+                 {"inherited", OCCL_PRIORITY_DEFAULT, OCCL_PRIORITY_URGENT, 1}};
+    struct occl_comm child, grandchild;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct occl_comm_attr attr = OCCL_COMM_ATTR_INIT;
+        attr.name = cases[i].name;
+        attr.priority = me->rank == 0 ? cases[i].mine : cases[i].others;
+        WORLD_OK(occl_comm_split(me->comm, 0, me->rank, &attr, &child));
+        WORLD_CHECK(class_of(me->world, cases[i].name) == cases[i].class_index);
+        attr.name = "grandchild";
+        attr.priority = OCCL_PRIORITY_DEFAULT;
+        WORLD_OK(occl_comm_split(child, 0, me->rank, &attr, &grandchild));
+        WORLD_CHECK(class_of(me->world, "grandchild") == cases[i].class_index);
+        WORLD_OK(occl_barrier(grandchild, NULL, NULL));
+        WORLD_OK(occl_comm_destroy(grandchild));
+        WORLD_OK(occl_barrier(child, NULL, NULL));
+        WORLD_OK(occl_comm_destroy(child));
+        /* The names are used again only when nobody holds them any more. */
+        WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    }
+    struct occl_comm_attr attr = OCCL_COMM_ATTR_INIT;
+    attr.priority = OCCL_PRIORITY_URGENT + 1;
+    WORLD_CHECK(occl_comm_split(me->comm, 0, 0, &attr, &child) == OCCL_ERROR_INVALID_ARGUMENT);
+    return 0;
+}
+static void test_split_priority(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 3, split_priorities, NULL, 30), 0);
+}
+
 static uint32_t called;
 static void on_done(enum occl_result result, void *arg) {
     if (result == OCCL_SUCCESS)
@@ -331,6 +389,7 @@ int main(void) {
         cmocka_unit_test(test_persistent),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split_priority),
         cmocka_unit_test(test_callbacks_and_wait_any),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_broadcast_root_ahead),

@@ -225,15 +225,21 @@ static void communicator_quota_is_named(void **state) {
 
 /* ---- split and members ---- */
 
+static void fill_split(struct client *c, uint32_t comm, int32_t color, int32_t key,
+                       uint32_t sequence, struct occl_msg_comm_split *out_msg) {
+    memset(out_msg, 0, sizeof *out_msg);
+    occl_msg_init(&out_msg->h, OCCL_MSG_COMM_SPLIT, ++c->request);
+    out_msg->comm = comm;
+    out_msg->color = color;
+    out_msg->key = key;
+    out_msg->sequence = sequence;
+    out_msg->priority = 255;
+}
+
 static uint64_t ask_split(struct client *c, uint32_t comm, int32_t color, int32_t key,
                           uint32_t sequence) {
     struct occl_msg_comm_split msg;
-    memset(&msg, 0, sizeof msg);
-    occl_msg_init(&msg.h, OCCL_MSG_COMM_SPLIT, ++c->request);
-    msg.comm = comm;
-    msg.color = color;
-    msg.key = key;
-    msg.sequence = sequence;
+    fill_split(c, comm, color, key, sequence, &msg);
     client_send(c, &msg, sizeof msg, -1);
     return c->request;
 }
@@ -273,6 +279,87 @@ static void split_orders_by_color_key_rank(void **state) {
     for (int i = 0; i < 5; i++)
         client_comm_unmap(&comms[i]);
     close_all(c, 5);
+    fixture_stop(&f);
+}
+
+/* The new rank 0 says class, deadline and name, whoever comes first; 255 takes the parent's. */
+static void split_takes_what_its_rank_0_says(void **state) {
+    static const struct {
+        uint32_t asked, other; /* of the new ranks 0 and 1 */
+        uint32_t class_index;
+    } cases[] = {{3, 0, 3}, {0, 3, 0}, {255, 2, 255}};
+    struct fixture f;
+    struct client c[2];
+    struct client_comm comms[2];
+    struct client_comm parts[2];
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 2, &f);
+    clients_make_comm(c, 2, 9, comms);
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct occl_msg_comm_split msg;
+        /* The parent's rank 1 becomes rank 0; it comes last. */
+        fill_split(&c[0], comms[0].number, 0, 1, i, &msg);
+        msg.priority = cases[i].other;
+        msg.default_deadline_ns = 7;
+        (void)snprintf(msg.name, sizeof msg.name, "other");
+        client_send(&c[0], &msg, sizeof msg, -1);
+        (void)fixture_pump(&f, 5, NULL, NULL);
+        fill_split(&c[1], comms[1].number, 0, 0, i, &msg);
+        msg.priority = cases[i].asked;
+        msg.default_deadline_ns = 5000 + i;
+        (void)snprintf(msg.name, sizeof msg.name, "part-%u", i);
+        client_send(&c[1], &msg, sizeof msg, -1);
+        for (uint32_t r = 0; r < 2; r++) {
+            assert_true(client_receive(&c[r], 1000));
+            client_comm_take(&c[r], &parts[r]);
+            client_comm_unmap(&parts[r]);
+        }
+        assert_int_equal(fake_engine_counts().last_comm_class, cases[i].class_index);
+        char request[64];
+        int status;
+        (void)snprintf(request, sizeof request, "{\"verb\":\"comms\",\"comm\":\"part-%u\"}", i);
+        json_t *answer = client_admin(&c[0], request, &status);
+        const json_t *made = json_array_get(json_object_get(answer, "comms"), 0);
+        assert_int_equal(json_integer_value(json_object_get(made, "class")),
+                         cases[i].class_index > 3 ? 1 : cases[i].class_index);
+        assert_int_equal(json_integer_value(json_object_get(made, "default_deadline_ns")),
+                         5000 + i);
+        json_decref(answer);
+    }
+    for (int i = 0; i < 2; i++)
+        client_comm_unmap(&comms[i]);
+    close_all(c, 2);
+    fixture_stop(&f);
+}
+
+static void split_checks_its_fields(void **state) {
+    struct fixture f;
+    struct client c;
+    struct client_comm comm;
+    struct occl_msg_comm_split msg;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(&c, 1, &f);
+    clients_make_comm(&c, 1, 9, &comm);
+    static const uint32_t bad[] = {4, 254, 256, UINT32_MAX};
+    for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        fill_split(&c, comm.number, 0, 0, 0, &msg);
+        msg.priority = bad[i];
+        client_send(&c, &msg, sizeof msg, -1);
+        assert_true(client_receive(&c, 1000));
+        assert_int_equal(client_status(&c), OCCL_E_INVALID);
+        assert_non_null(strstr(c.in.reply.detail.text, "priority: expected 0 to 3"));
+    }
+    fill_split(&c, comm.number, 0, 0, 0, &msg);
+    msg.reserved = 1;
+    client_send(&c, &msg, sizeof msg, -1);
+    assert_true(client_receive(&c, 1000));
+    assert_int_equal(client_status(&c), OCCL_E_PROTOCOL);
+    client_comm_unmap(&comm);
+    close_all(&c, 1);
     fixture_stop(&f);
 }
 
@@ -523,6 +610,8 @@ int main(void) {
         cmocka_unit_test(timeout_names_the_missing_ranks),
         cmocka_unit_test(communicator_quota_is_named),
         cmocka_unit_test(split_orders_by_color_key_rank),
+        cmocka_unit_test(split_takes_what_its_rank_0_says),
+        cmocka_unit_test(split_checks_its_fields),
         cmocka_unit_test(split_fails_when_a_member_leaves),
         cmocka_unit_test(members_are_named_in_pages),
         cmocka_unit_test(destroy_ends_only_what_needs_the_leaver),

@@ -135,6 +135,7 @@ void occl_engine_kick(struct occl_engine *engine, uint64_t session_id) {
 int occl_engine_comm_add(struct occl_engine *engine, const struct occl_engine_comm_config *config) {
     OCCL_ASSERT(config->ranks > 0);
     add(engine->comms, config->comm_uid, &engine->counts.comms);
+    engine->counts.last_comm_class = config->priority;
     return OCCL_OK;
 }
 

@@ -10,7 +10,7 @@
 struct fake_engine_counts {
     uint64_t jobs, sessions, comms, regions; /* held now */
     uint64_t kicks, fails, job_sets;
-    uint32_t last_weight, last_class;
+    uint32_t last_weight, last_class, last_comm_class;
     int last_fail_status;
     uint32_t last_fail_rank;
 };

@@ -164,6 +164,7 @@ static void live(struct fixture *f, struct client *c) {
     memset(&split, 0, sizeof split);
     occl_msg_init(&split.h, OCCL_MSG_COMM_SPLIT, 0);
     split.comm = 1;
+    split.priority = 255;
     split.timeout_ns = 3600000000000ull;
     for (int i = 0; i < 2; i++)
         say(f, &c[i], &split, sizeof split);

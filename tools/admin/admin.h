@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection of role ADMIN to the daemon: one JSON request, one JSON answer at a time. Used by
- * occlctl, occl-perf and the launcher; verbs and schemas are in daemon/README.md. */
+ * occlctl, occl-perf and the launcher; verbs and schemas are in daemon/ADMIN.md. */
 #ifndef TOOLS_ADMIN_ADMIN_H
 #define TOOLS_ADMIN_ADMIN_H
 
