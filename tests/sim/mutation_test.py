@@ -20,7 +20,9 @@ SCHED = ["daemon/sched/%s.c" % name for name in ("sched", "share", "pool")]
 BASE = ["shm_ipc/record.c", "shm_ipc/datatype.c", "gpu/local_program.c", "fabric/sim.c"]
 TESTS = {
     "exec": (["tests/gpu/exec_test.c", "tests/gpu/mesh.c", "tools/sim/programs.c"], []),
-    "sched": (["tests/sched/sched_test.c"] + SCHED[:2], ["-Wl,--wrap=malloc,--wrap=calloc"]),
+    "sched": (["tests/sched/sched_test.c", "tests/sched/fixture.c"] + SCHED[:2],
+              ["-Wl,--wrap=malloc,--wrap=calloc"]),
+    "patience": (["tests/sched/patience_test.c", "tests/sched/fixture.c"] + SCHED[:2], []),
     "pool": (["tests/sched/pool_test.c", "daemon/sched/pool.c"], []),
     "fabric": (["tests/fabric/sim_test.c", "tests/fabric/conformance.c", "fabric/sim.c"], []),
     "cluster": (["tests/sim/cluster_test.c"] + SIM + SCHED + BASE, []),
@@ -59,9 +61,9 @@ MISTAKES = [
      "    if (report->result == OCCL_SCHED_BLOCKED)"),
     ("ageing_takes_over", "sched", "daemon/sched/sched.c",
      "if (s->stats.decisions >= s->aged_decision + OCCL_SCHED_AGED_EVERY)", "if (1)"),
-    ("patience_without_cap", "sched", "daemon/sched/sched.c",
+    ("patience_without_cap", "patience", "daemon/sched/sched.c",
      "ns > s->config.patience_max_ns ? s->config.patience_max_ns : ns", "ns"),
-    ("progress_is_not_judged_per_visit", "sched", "daemon/sched/sched.c",
+    ("progress_is_not_judged_per_visit", "patience", "daemon/sched/sched.c",
      "    if (report->slices > 0) {\n        learn", "    if (1) {\n        learn"),
     ("bytes_are_not_charged", "sched", "daemon/sched/share.c",
      "    share->deficit_bytes -= amount;\n", ""),
