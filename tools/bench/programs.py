@@ -72,6 +72,19 @@ class Builder:
         libraries = ["-L", lib, "-loccl", "-lm", "-Wl,-rpath," + lib]
         self._make("occl_bench", flags, sources, libraries)
 
+    def _jobs(self):
+        # Users who cannot reach the checkout run copies that lie beside each other, hence $ORIGIN.
+        out = os.path.join(self.root, "out")
+        for name in ("bin/occld", "bin/occlctl", "lib/liboccl.so.0"):
+            path = os.path.join(out, name)
+            if not os.access(path, os.R_OK):
+                raise Missing("out/%s is missing; run tools/build" % name)
+            self.programs[os.path.basename(name)] = path
+        formulas = os.path.join(self.root, "tools", "perf", "formulas.c")
+        libraries = ["-L", os.path.join(out, "lib"), "-loccl", "-lm", "-Wl,-rpath,$ORIGIN"]
+        sources = [self._source("jobs_bench.c"), formulas]
+        self._make("jobs_bench", ["cc"] + _CFLAGS, sources, libraries)
+
     def _source(self, name):
         return os.path.join(self.source_dir, name)
 
