@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A library of one rank in one process, for tests of what occl-perf prints: it computes at once,
  * and wrongly when FAKE_WRONG is set. FAKE_ERROR makes every all-reduce of more than one element
- * fail. */
+ * fail, FAKE_REFUSED those of that class. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,8 +62,10 @@ enum occl_result occl_all_reduce(const void *sendbuf, void *recvbuf, size_t coun
                                  struct occl_request *out_request) {
     (void)op;
     (void)comm;
-    (void)attr;
+    const char *refused = getenv("FAKE_REFUSED");
     if (count > 1 && getenv("FAKE_ERROR"))
+        return OCCL_ERROR_PEER_FAILED;
+    if (refused && attr && attr->priority == atoi(refused))
         return OCCL_ERROR_PEER_FAILED;
     return move(sendbuf, recvbuf, count, type, out_request);
 }

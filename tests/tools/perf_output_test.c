@@ -189,28 +189,58 @@ static void an_error_of_the_library_is_3(void **state) {
     HAS(r->err, "rank 0: all_reduce: a fake error: the fake said so");
 }
 
+/* Each says what it wants and what it found. */
 static void wrong_flags_are_2(void **state) {
     (void)state;
-    static const char *const lines[] = {"",
-                                        "all_gather_not_there",
-                                        "all_reduce broadcast",
-                                        "-b x all_reduce",
-                                        "-b 8 -e 4 all_reduce",
-                                        "-f 1 all_reduce",
-                                        "-n 0 all_reduce",
-                                        "-d float128 all_reduce",
-                                        "-o prodsum all_reduce",
-                                        "-p highest all_reduce",
-                                        "-r 1 -b 8 broadcast",
-                                        "--csv --json all_reduce",
-                                        "--memory both all_reduce",
-                                        "--jobs 0 all_reduce",
-                                        "-i 0 -b 8 -e 16 all_reduce",
-                                        "-z 2 all_reduce"};
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        const struct shell_result *r = shell_expect(2, "%s %s", perf, lines[i]);
-        assert_string_not_equal(r->err, "");
+    static const struct {
+        const char *flags, *said;
+    } rows[] = {
+        {"", "an operation is expected, found none"},
+        {"all_gather_not_there", "no operation 'all_gather_not_there'"},
+        {"all_reduce broadcast", "one operation at a time, found 'broadcast' too"},
+        {"-b x all_reduce", "-b wants a size such as 8, 64K or 1M, found 'x'"},
+        {"-b 8 -e 4 all_reduce", "-e wants a size of at least that of -b, 8, found 4"},
+        {"-f 1 all_reduce", "-f wants a number above 1, found '1'"},
+        {"-n 0 all_reduce", "-n wants a number from 1 to 100000000, found '0'"},
+        {"-d float128 all_reduce", "-d wants int32, int64, half, bfloat16, float, double or all, "
+                                   "found 'float128'"},
+        {"-o prodsum all_reduce", "-o wants sum, min, max, avg or all, found 'prodsum'"},
+        {"-r 1 -b 8 broadcast", "root 1, but there are 1 ranks"},
+        {"--csv --json all_reduce", "one form of output is expected, found --csv and --json"},
+        {"--memory both all_reduce", "--memory wants zero-copy or any, found 'both'"},
+        {"-i 0 -b 8 -e 16 all_reduce", "-i wants a step above 0"},
+        {"-z 2 all_reduce", "-z wants a number from 0 to 1, found '2'"},
+        {"--jobs 0 all_reduce", "--jobs wants a number from 1 to 16, found '0'"},
+        {"--jobs 17 all_reduce", "--jobs wants a number from 1 to 16, found '17'"},
+        {"--jobs two all_reduce", "--jobs wants a number from 1 to 16, found 'two'"},
+        {"-p highest all_reduce", "-p wants bulk, normal, high or urgent, found 'highest'"},
+        {"-p 4 all_reduce", "-p wants bulk, normal, high or urgent, found '4'"},
+        {"-p hig all_reduce", "-p wants bulk, normal, high or urgent, found 'hig'"},
+        {"-p '' all_reduce", "-p wants bulk, normal, high or urgent, found ''"},
+        {"--jobs 2 -p high, all_reduce", "-p wants bulk, normal, high or urgent, found ''"},
+        {"--jobs 2 -p high,low all_reduce", "-p wants bulk, normal, high or urgent, found 'low'"},
+        {"-p high,bulk all_reduce", "-p wants one class, or one for each of 1 jobs, found 2"},
+        {"--jobs 3 -p high,bulk all_reduce", "-p wants one class, or one for each of 3 jobs, "
+                                             "found 2"},
+        {"-p 0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0 all_reduce", "-p wants at most 16 classes"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct shell_result *r = shell_expect(2, "%s %s", perf, rows[i].flags);
+        if (!strstr(r->err, rows[i].said))
+            fail_msg("%s: expected '%s' in: %s", rows[i].flags, rows[i].said, r->err);
+        assert_string_equal(r->out, "");
     }
+}
+
+static void help_names_every_flag_and_its_values(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(0, "%s --help | tr -s ' \\n' ' '", perf);
+    HAS(r->out, "--jobs=N So many jobs at once, each with all ranks, 1 to 16 (default 1)");
+    HAS(r->out, "-p, --priority=CLASS[,CLASS...] Class of the operations: bulk, normal, high or "
+                "urgent; one for all jobs, or one for each (default: the job's)");
+    HAS(r->out, "-z 0|1");
+    HAS(r->out, "--memory=zero-copy|any");
+    HAS(r->out, "Operations: all_reduce");
+    HAS(r->out, "Exit status: 0 fine");
 }
 
 static void sweeps_cover_types_reductions_and_steps(void **state) {
@@ -235,6 +265,36 @@ static void several_jobs_have_a_row_each_and_a_total(void **state) {
     assert_null(data_line(r->out, 6));
     HAS(r->out, "# total of 3 jobs: busbw ");
     r = shell_expect(3, "FAKE_ERROR=1 %s --jobs 3 -b 1K all_reduce", perf);
+}
+
+static void each_job_has_the_class_it_was_given(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(0, "%s --jobs 2 -p high,0 -b 1K all_reduce", perf);
+    HAS(data_line(r->out, 0), "  job 0 high");
+    HAS(data_line(r->out, 1), "  job 1 bulk");
+    /* What the operations are given, not only what is said of them. */
+    static const struct {
+        int refused, code;
+        const char *classes;
+    } rows[] = {{2, 3, "high,bulk"},
+                {0, 3, "high,bulk"},
+                {1, 0, "high,bulk"},
+                {3, 3, "urgent"},
+                {-1, 0, "urgent,urgent"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        (void)shell_expect(rows[i].code, "FAKE_REFUSED=%d %s --jobs 2 -p %s -b 1K all_reduce",
+                           rows[i].refused, perf, rows[i].classes);
+    (void)shell_expect(3, "FAKE_REFUSED=-1 %s --jobs 2 -b 1K all_reduce", perf);
+    for (int job = 0; job < 2; job++) {
+        json_t *row = shell_json(shell_expect(
+            0, "%s --json --jobs 2 -p urgent -b 1K all_reduce >%s/rows && sed -n %dp %s/rows", perf,
+            folder, job + 1, folder));
+        assert_string_equal(json_string_value(json_object_get(row, "priority")), "urgent");
+        json_decref(row);
+    }
+    json_t *row = shell_json(shell_expect(0, "%s --json -b 1K all_reduce", perf));
+    assert_true(json_is_null(json_object_get(row, "priority")));
+    json_decref(row);
 }
 
 static void time_limit_and_expected_bandwidth(void **state) {
@@ -264,8 +324,10 @@ int main(void) {
         CASE(data_that_never_arrived_is_noticed),
         CASE(an_error_of_the_library_is_3),
         CASE(wrong_flags_are_2),
+        CASE(help_names_every_flag_and_its_values),
         CASE(sweeps_cover_types_reductions_and_steps),
         CASE(several_jobs_have_a_row_each_and_a_total),
+        CASE(each_job_has_the_class_it_was_given),
         CASE(time_limit_and_expected_bandwidth),
         CASE(a_full_disk_is_no_success),
     };

@@ -263,7 +263,7 @@ static enum occl_result measure_place(struct occl_perf_bench *bench, struct occl
 
 enum occl_result occl_perf_measure(struct occl_perf_bench *bench, struct occl_perf_row *row) {
     struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
-    attr.priority = bench->options->priority;
+    attr.priority = bench->options->priorities[bench->job];
     row->count = row->bytes / occl_values_bytes(row->type);
     row->bytes = row->count * occl_values_bytes(row->type);
     row->job = bench->job;

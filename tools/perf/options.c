@@ -29,10 +29,12 @@ static const struct argp_option flags[] = {
     {"json", KEY_JSON, NULL, 0, "Print one JSON object a row", 1},
     {"memory", KEY_MEMORY, "zero-copy|any", 0, "Memory of occl_mem_alloc (default), or of malloc",
      1},
-    {"jobs", KEY_JOBS, "N", 0, "So many jobs at once, each with all ranks (default 1)", 1},
+    {"jobs", KEY_JOBS, "N", 0, "So many jobs at once, each with all ranks, 1 to 16 (default 1)", 1},
     {"blocking", KEY_BLOCKING, NULL, 0, "As -z 1", 1},
     {"nonblocking", KEY_NONBLOCKING, NULL, 0, "As -z 0", 1},
-    {"priority", 'p', "bulk|normal|high|urgent", 0, "Class of the operations (default: the job's)",
+    {"priority", 'p', "CLASS[,CLASS...]", 0,
+     "Class of the operations: bulk, normal, high or urgent; one for all jobs, or one for each "
+     "(default: the job's)",
      1},
     {"expect-busbw", KEY_EXPECT, "GB/S", 0,
      "Fail when the average bus bandwidth is below 90 % of this", 1},
@@ -53,6 +55,13 @@ static const struct {
     const char *name;
 } redops[OCCL_PERF_REDOPS] = {
     {OCCL_SUM, "sum"}, {OCCL_MIN, "min"}, {OCCL_MAX, "max"}, {OCCL_AVG, "avg"}};
+
+static const char *const classes[] = {"bulk", "normal", "high", "urgent"};
+
+const char *occl_perf_priority_name(const struct occl_perf_options *options, int job) {
+    int class = options->priorities[job];
+    return class == OCCL_PRIORITY_DEFAULT ? NULL : classes[class];
+}
 
 const char *occl_perf_type_name(enum occl_type type) {
     for (int i = 0; i < OCCL_PERF_TYPES; i++)
@@ -79,7 +88,8 @@ static void parse_type(struct argp_state *state, const char *text,
             options->types[options->type_count++] = types[i].type;
     }
     if (options->type_count == 0)
-        argp_error(state, "-d: no type '%s'", text);
+        argp_error(state, "-d wants int32, int64, half, bfloat16, float, double or all, found '%s'",
+                   text);
 }
 
 static void parse_redop(struct argp_state *state, const char *text,
@@ -89,7 +99,7 @@ static void parse_redop(struct argp_state *state, const char *text,
         if (strcmp(text, "all") == 0 || strcmp(text, redops[i].name) == 0)
             options->redops[options->redop_count++] = redops[i].redop;
     if (options->redop_count == 0)
-        argp_error(state, "-o: no reduction '%s'", text);
+        argp_error(state, "-o wants sum, min, max, avg or all, found '%s'", text);
 }
 
 static uint64_t parse_size(struct argp_state *state, int key, const char *text) {
@@ -117,13 +127,26 @@ static double parse_real(struct argp_state *state, const char *name, const char 
     return number;
 }
 
-static int parse_priority(struct argp_state *state, const char *text) {
-    static const char *const names[] = {"bulk", "normal", "high", "urgent"};
-    for (int i = 0; i < 4; i++)
-        if (strcmp(text, names[i]) == 0 || (text[0] == '0' + i && text[1] == '\0'))
+static int parse_class(struct argp_state *state, const char *text, size_t length) {
+    for (int i = 0; i < 4; i++) {
+        bool numbered = length == 1 && text[0] == '0' + i;
+        if (numbered || (strlen(classes[i]) == length && memcmp(classes[i], text, length) == 0))
             return i;
-    argp_error(state, "-p wants bulk, normal, high or urgent, found '%s'", text);
+    }
+    argp_error(state, "-p wants bulk, normal, high or urgent, found '%.*s'", (int)length, text);
     return OCCL_PRIORITY_DEFAULT;
+}
+
+static void parse_priorities(struct argp_state *state, const char *text,
+                             struct occl_perf_options *options) {
+    options->priority_count = 0;
+    for (const char *rest = text; rest; rest = strchr(rest, ',')) {
+        rest += rest != text; /* the comma */
+        if (options->priority_count == OCCL_PERF_JOBS_MAX)
+            argp_error(state, "-p wants at most %d classes, found '%s'", OCCL_PERF_JOBS_MAX, text);
+        int class = parse_class(state, rest, strcspn(rest, ","));
+        options->priorities[options->priority_count++] = class;
+    }
 }
 
 /* Letters that nccl-tests have. */
@@ -185,15 +208,21 @@ static error_t parse_letter(int key, char *arg, struct argp_state *state,
 
 static void check_together(struct argp_state *state, struct occl_perf_options *o) {
     if (!o->op)
-        argp_error(state, "which operation? `occl-perf --help` lists them");
+        argp_error(state, "an operation is expected, found none; `occl-perf --help` lists them");
     if (o->max_bytes == 0)
         o->max_bytes = o->min_bytes;
     if (o->max_bytes < o->min_bytes)
-        argp_error(state, "-e is smaller than -b");
+        argp_error(state, "-e wants a size of at least that of -b, %llu, found %llu",
+                   (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes);
     if (o->factor <= 1 && o->step_bytes == 0 && o->max_bytes > o->min_bytes)
-        argp_error(state, "-i 0 leads nowhere");
+        argp_error(state, "-i wants a step above 0 where -e is larger than -b, found 0");
     if (o->csv && o->json)
-        argp_error(state, "--csv or --json, not both");
+        argp_error(state, "one form of output is expected, found --csv and --json");
+    if (o->priority_count != 1 && o->priority_count != o->jobs)
+        argp_error(state, "-p wants one class, or one for each of %d jobs, found %d", o->jobs,
+                   o->priority_count);
+    for (int job = o->priority_count; job < o->jobs; job++)
+        o->priorities[job] = o->priorities[0];
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -220,7 +249,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         o->blocking = false;
         return 0;
     case 'p':
-        o->priority = parse_priority(state, arg);
+        parse_priorities(state, arg, o);
         return 0;
     case KEY_EXPECT:
         o->expected_gbps = parse_real(state, "--expect-busbw", arg, 0);
@@ -287,7 +316,8 @@ void occl_perf_parse(int argc, char **argv, struct occl_perf_options *out_option
         .redops = {OCCL_SUM},
         .redop_count = 1,
         .jobs = 1,
-        .priority = OCCL_PRIORITY_DEFAULT,
+        .priorities = {OCCL_PRIORITY_DEFAULT},
+        .priority_count = 1,
         .blocking = true,
     };
     argp_err_exit_status = OCCL_PERF_USAGE;

@@ -49,7 +49,8 @@ struct occl_perf_options {
     int root; /* -1: each in turn */
     int timeout_s;
     int jobs;
-    int priority;
+    int priorities[OCCL_PERF_JOBS_MAX]; /* of each job's operations */
+    int priority_count;
     bool spread; /* -I: minimum, maximum, 99th percentile, variation */
     bool csv, json;
     bool any_memory;
@@ -62,6 +63,8 @@ struct occl_perf_options {
 void occl_perf_parse(int argc, char **argv, struct occl_perf_options *out_options);
 const char *occl_perf_type_name(enum occl_type type);
 const char *occl_perf_redop_name(enum occl_redop redop);
+/* Of a job's operations: "bulk" and so on, NULL for the job's own class. */
+const char *occl_perf_priority_name(const struct occl_perf_options *options, int job);
 
 /* ---- ops.c ---- */
 

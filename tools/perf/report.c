@@ -102,8 +102,9 @@ static void text_row(const struct occl_perf_report *report, const struct occl_pe
                   row->root);
     text_timing(report->out, &row->out_of_place, report->options->spread);
     text_timing(report->out, &row->in_place, report->options->spread);
+    const char *class = occl_perf_priority_name(report->options, row->job);
     if (report->options->jobs > 1)
-        (void)fprintf(report->out, "  job %d", row->job);
+        (void)fprintf(report->out, "  job %d%s%s", row->job, class ? " " : "", class ? class : "");
     (void)fputc('\n', report->out);
 }
 
@@ -172,11 +173,12 @@ static void json_row(const struct occl_perf_report *report, const struct occl_pe
         failed |= json_timing(in_place, &row->in_place);
     failed |= json_object_set_new(object, "in_place", in_place);
     json_t *rest = json_pack(
-        "{s:s, s:s, s:o, s:o, s:o, s:s, s:s}", "device", "cpu", "transport", row->transport,
+        "{s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:s?}", "device", "cpu", "transport", row->transport,
         "switches", json_known(row->switches >= 0, row->switches), "preemptions",
         json_known(row->preemptions >= 0, row->preemptions), "daemon_cpu_us",
         json_known(row->daemon_cpu_us >= 0, row->daemon_cpu_us), "memory",
-        o->any_memory ? "any" : "zero-copy", "calls", o->blocking ? "blocking" : "nonblocking");
+        o->any_memory ? "any" : "zero-copy", "calls", o->blocking ? "blocking" : "nonblocking",
+        "priority", occl_perf_priority_name(o, row->job));
     failed |= !rest || json_object_update(object, rest);
     if (failed || json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0)
         (void)fprintf(stderr, "occl-perf: cannot write JSON\n"); /* nowhere else to report */
