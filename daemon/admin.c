@@ -97,6 +97,13 @@ static int parse(struct occl_admin_query *query, const char *text, size_t bytes)
         return occl_detail_set(&query->detail, OCCL_E_INVALID, 0,
                                "ADMIN: expected a JSON object, found: %s",
                                query->request ? "another value" : error.text);
+    static const char *const texts[] = {"verb", "job", "comm", "tenant"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const json_t *given = json_object_get(query->request, texts[i]);
+        if (given && !json_is_string(given))
+            return occl_detail_set(&query->detail, OCCL_E_INVALID, 0, "%s: expected a text",
+                                   texts[i]);
+    }
     query->job = occl_admin_text(query, "job");
     query->comm = occl_admin_text(query, "comm");
     query->tenant = occl_admin_text(query, "tenant");
@@ -121,16 +128,33 @@ static void put_common(struct occl_admin_query *query, const char *verb, json_t 
     occl_admin_put_number(answer, "time_ns", occl_clock_wall_ns(daemon->clock));
 }
 
+/* Names who may: the rule of occl_identity_is_operator. */
+static int refuse_change(struct occl_admin_query *query, const char *verb) {
+    const struct occl_daemon *daemon = query->daemon;
+    const char *group = daemon->operator_gid_known ? daemon->config.operator_group : "";
+    char own[48] = "";
+    if (geteuid() != 0)
+        (void)snprintf(own, sizeof own, ", uid %u (the daemon's own)", (unsigned)geteuid());
+    if (query->asker->listener->index != 0)
+        return occl_detail_set(&query->detail, OCCL_E_PERMISSION, 0,
+                               "%s: over this socket nobody may change anything, only over the "
+                               "daemon's first one, %s",
+                               verb, daemon->listeners[0].path);
+    return occl_detail_set(&query->detail, OCCL_E_PERMISSION, 0,
+                           "%s: uid %u may not change anything, also not its own jobs; root%s%s%s "
+                           "may%s",
+                           verb, (unsigned)query->asker->uid, own,
+                           group[0] ? ", and members of group " : "", group,
+                           group[0] ? " (operator_group)" : " (operator_group names no group)");
+}
+
 static int answer_verb(struct occl_admin_query *query, json_t *answer) {
     const char *verb = occl_admin_text(query, "verb");
     for (size_t i = 0; verb && i < sizeof verbs / sizeof *verbs; i++) {
         if (strcmp(verbs[i].name, verb) != 0)
             continue;
         if (verbs[i].changes && !query->operator_rights)
-            return occl_detail_set(&query->detail, OCCL_E_PERMISSION, 0,
-                                   "%s: uid %u may not change anything; root or the operator group "
-                                   "may",
-                                   verb, (unsigned)query->asker->uid);
+            return refuse_change(query, verb);
         put_common(query, verb, answer);
         return verbs[i].answer(query, answer);
     }

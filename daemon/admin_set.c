@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "daemon/admin.h"
+#include "daemon/settings.h"
 
 struct change {
     struct occl_admin_query *query;
     const char *kind, *name, *key, *value;
-    char from[OCCL_CONFIG_TEXT_BYTES];
+    /* Both as they would stand in a file: what was said as "2" is told as "high". */
+    char from[OCCL_CONFIG_TEXT_BYTES], to[OCCL_CONFIG_TEXT_BYTES];
 };
 
 static int bad_value(struct change *change, const char *expected) {
@@ -19,26 +21,38 @@ static int bad_value(struct change *change, const char *expected) {
                            change->key, expected, change->value);
 }
 
-static int unknown_key(struct change *change, const char *expected) {
+static int unknown_key(struct change *change) {
+    char names[256] = "";
+    size_t used = 0;
+    uint32_t count;
+    const struct occl_setting *settings = occl_settings(&count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (strcmp(settings[i].kind, change->kind) != 0 || used >= sizeof names)
+            continue;
+        int wrote =
+            snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", settings[i].name);
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
     return occl_detail_set(&change->query->detail, OCCL_E_NOT_FOUND, 0,
                            "set %s: unknown key '%s', expected one of %s", change->kind,
-                           change->key, expected);
+                           change->key, names);
 }
 
-static int number_of(struct change *change, uint64_t min, uint64_t max, uint64_t *out_value) {
-    char expected[64];
-    char *end;
-    unsigned long long value = strtoull(change->value, &end, 10);
-    (void)snprintf(expected, sizeof expected, "%llu to %llu", (unsigned long long)min,
-                   (unsigned long long)max);
-    if (change->value[0] < '0' || change->value[0] > '9' || *end || value < min || value > max)
-        return bad_value(change, expected);
+/* The new value, with the old one noted in the same words. */
+static int value_of(struct change *change, const struct occl_setting *setting, uint64_t old,
+                    uint64_t *out_value) {
+    char range[OCCL_CONFIG_RANGE_BYTES];
+    uint64_t value;
+    if (occl_config_parse_value(setting->type, change->value, &value) != OCCL_OK ||
+        value < setting->min || value > setting->max) {
+        occl_config_range_text(setting->type, setting->min, setting->max, NULL, range,
+                               sizeof range);
+        return bad_value(change, range);
+    }
+    occl_config_value_text(setting->type, old, change->from, sizeof change->from);
+    occl_config_value_text(setting->type, value, change->to, sizeof change->to);
     *out_value = value;
     return OCCL_OK;
-}
-
-static void keep_old(struct change *change, uint64_t value) {
-    (void)snprintf(change->from, sizeof change->from, "%llu", (unsigned long long)value);
 }
 
 /* ---- jobs ---- */
@@ -77,32 +91,29 @@ static struct occl_job *find_job(struct change *change) {
 
 static int set_job(struct change *change) {
     struct occl_job *job = find_job(change);
+    const struct occl_setting *setting = occl_setting_find("job", change->key);
     uint64_t number = 0;
     int status;
     if (!job)
         return OCCL_E_NOT_FOUND;
-    if (strcmp(change->key, "class") == 0) {
-        keep_old(change, job->job_class);
-        if ((status = number_of(change, 0, 3, &number)) != OCCL_OK)
+    if (!setting)
+        return unknown_key(change);
+    if (strcmp(setting->name, "class") == 0) {
+        if ((status = value_of(change, setting, job->job_class, &number)) != OCCL_OK)
             return status;
         job->job_class = (uint32_t)number;
         job->class_set = true;
-    } else if (strcmp(change->key, "weight") == 0) {
-        keep_old(change, job->weight);
-        if ((status = number_of(change, 1, 1000000, &number)) != OCCL_OK)
+    } else if (strcmp(setting->name, "weight") == 0) {
+        if ((status = value_of(change, setting, job->weight, &number)) != OCCL_OK)
             return status;
         job->weight = (uint32_t)number;
         job->weight_set = true;
-    } else if (strcmp(change->key, "stall_interval") == 0) {
-        (void)snprintf(change->from, sizeof change->from, "%lluns",
-                       (unsigned long long)job->stall_interval_ns);
-        if (occl_config_parse_time(change->value, &number) != OCCL_OK || number < 10000000)
-            return bad_value(change, "a time of at least 10ms");
+    } else {
+        if ((status = value_of(change, setting, job->stall_interval_ns, &number)) != OCCL_OK)
+            return status;
         job->stall_interval_ns = number;
         job->stall_set = true;
         return OCCL_OK;
-    } else {
-        return unknown_key(change, "class, weight, stall_interval");
     }
     occl_tenant_apply(job);
     return OCCL_OK;
@@ -118,13 +129,16 @@ static void apply_all(struct occl_tenant *tenant) {
 
 static int set_tenant(struct change *change) {
     struct occl_tenant *tenant;
+    const struct occl_setting *setting = occl_setting_find("tenant", change->key);
     uint64_t number = 0;
-    int status = OCCL_OK;
+    int status;
     HASH_FIND(in_daemon, change->query->daemon->tenants, change->name, strlen(change->name),
               tenant);
     if (!tenant)
         return occl_detail_set(&change->query->detail, OCCL_E_NOT_FOUND, 0,
                                "set tenant: there is no tenant %s", change->name);
+    if (!setting)
+        return unknown_key(change);
     struct {
         const char *key;
         uint64_t *place;
@@ -134,33 +148,24 @@ static int set_tenant(struct change *change) {
         {"quota_communicators", &tenant->quota_communicators},
         {"quota_ops", &tenant->quota_ops},
         {"quota_regions", &tenant->quota_regions},
+        {"quota_registered", &tenant->charge.limit_bytes},
     };
-    if (strcmp(change->key, "quota_registered") == 0) {
-        keep_old(change, tenant->charge.limit_bytes);
-        if (occl_config_parse_size(change->value, &number) != OCCL_OK ||
-            number > change->query->daemon->charge.limit_bytes)
-            return bad_value(change, "a size of at most registered_max");
-        tenant->charge.limit_bytes = number;
-        tenant->quota_set = true;
-        return OCCL_OK;
-    }
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        if (strcmp(table[i].key, change->key) != 0)
-            continue;
-        keep_old(change, *table[i].place);
-        status = number_of(change, 1, 1000000, &number);
-        if (status == OCCL_OK) {
-            *table[i].place = number;
-            if (i == 0)
-                tenant->weight_set = true;
-            else
-                tenant->quota_set = true;
-            apply_all(tenant);
-        }
+    size_t i = 0;
+    while (strcmp(table[i].key, setting->name) != 0)
+        OCCL_ASSERT(++i < sizeof table / sizeof *table); /* the table of settings has no more */
+    status = value_of(change, setting, *table[i].place, &number);
+    if (status != OCCL_OK)
         return status;
-    }
-    return unknown_key(change, "weight, quota_sessions, quota_communicators, quota_ops, "
-                               "quota_regions, quota_registered");
+    if (table[i].place == &tenant->charge.limit_bytes &&
+        number > change->query->daemon->charge.limit_bytes)
+        return bad_value(change, "a size of at most registered_max");
+    *table[i].place = number;
+    if (table[i].place == &tenant->weight)
+        tenant->weight_set = true;
+    else
+        tenant->quota_set = true;
+    apply_all(tenant);
+    return OCCL_OK;
 }
 
 /* ---- the daemon's own settings ---- */
@@ -177,7 +182,9 @@ static int set_daemon(struct change *change) {
         if (strcmp(keys[i].name, change->key) == 0)
             key = &keys[i];
     if (!key)
-        return unknown_key(change, "those that `config` lists");
+        return occl_detail_set(detail, OCCL_E_NOT_FOUND, 0,
+                               "set daemon: unknown key '%s', expected one that `config` lists",
+                               change->key);
     if (!key->reloadable)
         return occl_detail_set(detail, OCCL_E_USAGE, 0, "set daemon: %s needs a restart",
                                change->key);
@@ -194,6 +201,8 @@ static int set_daemon(struct change *change) {
         (void)snprintf(daemon->origins.text[key - keys], OCCL_CONFIG_ORIGIN_BYTES, "set");
         if (occl_log_level_parse(daemon->config.log_level, &level) == OCCL_OK && daemon->log)
             occl_log_set_level(daemon->log, level);
+        occl_config_print(key, &daemon->config, change->to, sizeof change->to);
+        occl_identity_find_operators(daemon);
         occl_tenant_reload(daemon);
         occl_metrics_wake(daemon);
     }
@@ -226,13 +235,13 @@ int occl_admin_set(struct occl_admin_query *query, json_t *answer) {
         return status;
     OCCL_LOG_INFO(query->daemon->log, "admin", "uid %u process %d set %s %s %s from %s to %s",
                   (unsigned)query->asker->uid, (int)query->asker->pid, change.kind, change.name,
-                  change.key, change.from, change.value);
+                  change.key, change.from, change.to);
     json_t *changed = json_object();
     occl_admin_put_text(changed, "kind", change.kind);
     occl_admin_put_text(changed, "name", change.name);
     occl_admin_put_text(changed, "key", change.key);
     occl_admin_put_text(changed, "from", change.from);
-    occl_admin_put_text(changed, "to", change.value);
+    occl_admin_put_text(changed, "to", change.to);
     occl_admin_put(answer, "changed", changed);
     return OCCL_OK;
 }

@@ -143,13 +143,16 @@ int occl_admin_config(struct occl_admin_query *query, json_t *answer) {
     uint32_t count;
     const struct occl_config_key *keys = occl_config_keys(&count);
     for (uint32_t i = 0; i < count; i++) {
-        char value[OCCL_CONFIG_TEXT_BYTES];
+        char value[OCCL_CONFIG_TEXT_BYTES], range[OCCL_CONFIG_RANGE_BYTES];
         json_t *entry = json_object();
         occl_config_print(&keys[i], &daemon->config, value, sizeof value);
         occl_admin_put_text(entry, "name", keys[i].name);
         occl_admin_put_text(entry, "value", value);
         occl_admin_put_text(entry, "origin", daemon->origins.text[i]);
         occl_admin_put_bool(entry, "reloadable", keys[i].reloadable);
+        occl_config_range_text(keys[i].type, keys[i].min, keys[i].max, keys[i].choices, range,
+                               sizeof range);
+        occl_admin_put_text(entry, "accepts", range);
         occl_admin_put_text(entry, "help", keys[i].help);
         (void)json_array_append_new(list, entry);
     }

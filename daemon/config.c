@@ -8,66 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- numbers with units ---- */
-
-struct unit {
-    const char *name;
-    uint64_t factor;
-};
-
-static int parse_number(const char *text, int base, uint64_t *out_value, const char **out_rest) {
-    char *end;
-    if (!isdigit((unsigned char)*text))
-        return OCCL_E_INVALID;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, base);
-    if (errno || end == text)
-        return OCCL_E_INVALID;
-    *out_value = value;
-    *out_rest = end;
-    return OCCL_OK;
-}
-
-static int parse_units(const char *text, const struct unit *units, uint64_t *out_value) {
-    uint64_t value;
-    const char *rest;
-    if (parse_number(text, 10, &value, &rest) != OCCL_OK)
-        return OCCL_E_INVALID;
-    while (*rest == ' ')
-        rest++;
-    if (*rest == '\0') {
-        *out_value = value;
-        return OCCL_OK;
-    }
-    for (const struct unit *unit = units; unit->name; unit++) {
-        if (strcmp(rest, unit->name) != 0)
-            continue;
-        if (__builtin_mul_overflow(value, unit->factor, &value))
-            return OCCL_E_INVALID;
-        *out_value = value;
-        return OCCL_OK;
-    }
-    return OCCL_E_INVALID;
-}
-
-int occl_config_parse_time(const char *text, uint64_t *out_ns) {
-    static const struct unit units[] = {
-        {"ns", 1},         {"us", 1000},         {"ms", 1000000},
-        {"s", 1000000000}, {"min", 60000000000}, {"h", 3600000000000ull},
-        {NULL, 0}};
-    return parse_units(text, units, out_ns);
-}
-
-int occl_config_parse_size(const char *text, uint64_t *out_bytes) {
-    static const struct unit units[] = {{"B", 1},
-                                        {"KiB", 1ull << 10},
-                                        {"MiB", 1ull << 20},
-                                        {"GiB", 1ull << 30},
-                                        {"TiB", 1ull << 40},
-                                        {NULL, 0}};
-    return parse_units(text, units, out_bytes);
-}
-
 /* ---- one assignment ---- */
 
 static const struct occl_config_key *find_key(const char *name, uint32_t *out_index) {
@@ -114,30 +54,14 @@ static int assign_text(const struct occl_config_key *key, const char *value, con
 
 static int assign_number(const struct occl_config_key *key, const char *value, const char *origin,
                          struct occl_config *config, struct occl_detail *detail) {
-    static const char *const kinds[] = {
-        [OCCL_CONFIG_NUMBER] = "a whole number",
-        [OCCL_CONFIG_TIME] = "a time such as 250ms",
-        [OCCL_CONFIG_SIZE] = "a size such as 64MiB",
-        [OCCL_CONFIG_OCTAL] = "an octal number",
-    };
     uint64_t number = 0;
-    const char *rest = "";
-    int status;
-    if (key->type == OCCL_CONFIG_TIME)
-        status = occl_config_parse_time(value, &number);
-    else if (key->type == OCCL_CONFIG_SIZE)
-        status = occl_config_parse_size(value, &number);
-    else
-        status = parse_number(value, key->type == OCCL_CONFIG_OCTAL ? 8 : 10, &number, &rest);
-    if (status != OCCL_OK || *rest != '\0')
+    char range[OCCL_CONFIG_RANGE_BYTES];
+    if (occl_config_parse_value(key->type, value, &number) != OCCL_OK || number < key->min ||
+        number > key->max) {
+        occl_config_range_text(key->type, key->min, key->max, NULL, range, sizeof range);
         return occl_detail_set(detail, OCCL_E_INVALID, 0, "%s: %s: expected %s, found '%s'", origin,
-                               key->name, kinds[key->type], value);
-    if (number < key->min || number > key->max)
-        return occl_detail_set(
-            detail, OCCL_E_INVALID, 0,
-            key->type == OCCL_CONFIG_OCTAL ? "%s: %s: expected 0%llo to 0%llo, found '%s'"
-                                           : "%s: %s: expected %llu to %llu, found '%s'",
-            origin, key->name, (unsigned long long)key->min, (unsigned long long)key->max, value);
+                               key->name, range, value);
+    }
     *(uint64_t *)value_of(key, config) = number;
     return OCCL_OK;
 }
@@ -149,7 +73,7 @@ int occl_config_assign(const char *name, const char *value, const char *origin,
     const struct occl_config_key *key = find_key(name, &index);
     if (!key)
         return occl_detail_set(detail, OCCL_E_INVALID, 0,
-                               "%s: unknown key '%s'; `occld --help` lists all", origin, name);
+                               "%s: unknown key '%s'; `occld --keys` lists all", origin, name);
     int status = key->type == OCCL_CONFIG_TEXT || key->type == OCCL_CONFIG_CHOICE
                      ? assign_text(key, value, origin, config, detail)
                      : assign_number(key, value, origin, config, detail);
@@ -368,36 +292,5 @@ void occl_config_reload(const struct occl_config *from,
         memcpy(target, source, bytes);
         memcpy(to_origins->text[i], from_origins->text[i], OCCL_CONFIG_ORIGIN_BYTES);
         ++*out_changed;
-    }
-}
-
-/* ---- printing ---- */
-
-void occl_config_print(const struct occl_config_key *key, const struct occl_config *config,
-                       char *out_text, uint32_t bytes) {
-    const void *value = (const char *)config + key->place;
-    unsigned long long number = 0;
-    if (key->type == OCCL_CONFIG_TEXT || key->type == OCCL_CONFIG_CHOICE) {
-        (void)snprintf(out_text, bytes, "%s", (const char *)value);
-        return;
-    }
-    memcpy(&number, value, sizeof number);
-    if (key->type == OCCL_CONFIG_OCTAL)
-        (void)snprintf(out_text, bytes, "0%llo", number);
-    else if (key->type == OCCL_CONFIG_TIME)
-        (void)snprintf(out_text, bytes, "%lluns", number);
-    else
-        (void)snprintf(out_text, bytes, "%llu", number);
-}
-
-void occl_config_help(FILE *out) {
-    uint32_t count;
-    const struct occl_config_key *keys = occl_config_keys(&count);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct occl_config_key *key = &keys[i];
-        (void)fprintf(out, "  %-20s %s\n", key->name, key->help);
-        (void)fprintf(out, "  %-20s default %s%s%s%s\n", "", *key->standard ? key->standard : "''",
-                      key->choices ? "; one of " : "", key->choices ? key->choices : "",
-                      key->reloadable ? "; may change while running" : "");
     }
 }

@@ -8,12 +8,13 @@
  * built-in. --config FILE takes the place of the three files. Every file is optional. An unknown
  * key, a wrong type or a value out of range is an error with file and line, never ignored.
  *
- * Files are INI: `key = value`, in no section or in [occld]. Times take ns, us, ms, s, min; sizes
- * take KiB, MiB, GiB, TiB; a plain number is in the key's own unit. */
+ * Files are INI: `key = value`, in no section or in [occld]. Times take ns, us, ms, s, min, h;
+ * sizes take B, KiB, MiB, GiB, TiB; a plain number is in nanoseconds or bytes. */
 #ifndef DAEMON_CONFIG_H
 #define DAEMON_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -22,6 +23,7 @@
 
 #define OCCL_CONFIG_TEXT_BYTES 512
 #define OCCL_CONFIG_ORIGIN_BYTES 300
+#define OCCL_CONFIG_RANGE_BYTES 128
 
 /* Effective values. Units are in the names; 0 means what the key's help says. */
 struct occl_config {
@@ -68,6 +70,7 @@ enum occl_config_type {
     OCCL_CONFIG_SIZE = 4, /* kept in bytes */
     OCCL_CONFIG_OCTAL = 5,
     OCCL_CONFIG_CHOICE = 6, /* one word of `choices` */
+    OCCL_CONFIG_CLASS = 7,  /* bulk, normal, high, urgent, or 0 to 3; kept as a number */
 };
 struct occl_config_key {
     const char *name;
@@ -114,9 +117,6 @@ int occl_config_assign(const char *name, const char *value, const char *origin,
  * machine's or the cgroup's, found by the caller). */
 int occl_config_settle(uint64_t machine_bytes, struct occl_config *config,
                        struct occl_detail *detail);
-/* Value of a key as it would stand in a file. */
-void occl_config_print(const struct occl_config_key *key, const struct occl_config *config,
-                       char *out_text, uint32_t bytes);
 /* Copies the reloadable keys of `from` with their origins to `to`, except those that a flag or
  * `set` decided; counts in *out_fixed the others that differ. */
 void occl_config_reload(const struct occl_config *from,
@@ -124,10 +124,26 @@ void occl_config_reload(const struct occl_config *from,
                         struct occl_config_origins *to_origins, uint32_t *out_changed,
                         uint32_t *out_fixed);
 
+/* ---- values and their texts (config_text.c) ---- */
+
 /* "250ms", "64MiB" or a plain number. OCCL_E_INVALID. */
 int occl_config_parse_time(const char *text, uint64_t *out_ns);
 int occl_config_parse_size(const char *text, uint64_t *out_bytes);
-/* All keys with default, range and help, for --help and the manual. */
+/* Any type that is kept as a number. Checks the form, not the range. OCCL_E_INVALID. */
+int occl_config_parse_value(enum occl_config_type type, const char *text, uint64_t *out_value);
+/* Such a value as it would stand in a file: times and sizes in the largest unit that divides them,
+ * classes by name. */
+void occl_config_value_text(enum occl_config_type type, uint64_t value, char *out_text,
+                            size_t bytes);
+/* What is accepted, in words: type, unit, range. `choices` only for OCCL_CONFIG_CHOICE. */
+void occl_config_range_text(enum occl_config_type type, uint64_t min, uint64_t max,
+                            const char *choices, char *out_text, size_t bytes);
+/* Value of a key as it would stand in a file. */
+void occl_config_print(const struct occl_config_key *key, const struct occl_config *config,
+                       char *out_text, size_t bytes);
+/* A value that the key accepts, to show its form. Static. */
+const char *occl_config_example(const struct occl_config_key *key);
+/* All keys with help, what they accept and default, for --keys and the manual. */
 void occl_config_help(FILE *out);
 
 #endif

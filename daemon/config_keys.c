@@ -78,7 +78,8 @@ static const struct occl_config_key keys[] = {
     NUMBER(quota_regions, 1, 1048576, "4096", true, "memory regions of a tenant"),
     {"quota_registered", OCCL_CONFIG_SIZE, AT(quota_registered_bytes), 0, 0, 1024 * TIB, NULL, "0",
      true, "shared memory of a tenant; 0: half of registered_max"},
-    NUMBER(job_class, 0, 3, "1", true, "class of new jobs, 0 bulk to 3 urgent"),
+    {"job_class", OCCL_CONFIG_CLASS, AT(job_class), 0, 0, 3, NULL, "normal", true,
+     "class of new jobs"},
     NUMBER(job_weight, 1, 1000000, "100", true, "share of new jobs inside their tenant"),
     NUMBER(tenant_weight, 1, 1000000, "100", true, "share of new tenants"),
 };

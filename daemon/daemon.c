@@ -302,16 +302,18 @@ bool occl_daemon_step(struct occl_daemon *daemon, uint64_t max_wait_ns) {
     }
     if (occl_loop_run_once(daemon->loop, max_wait_ns) != OCCL_OK) {
         OCCL_LOG_ERROR(daemon->log, "daemon", "the control loop failed: ending");
+        daemon->loop_failed = true;
         end_everything(daemon);
     }
     occl_session_reap(daemon);
     return !daemon->stopping;
 }
 
-void occl_daemon_run(struct occl_daemon *daemon) {
+bool occl_daemon_run(struct occl_daemon *daemon) {
     (void)sd_notify(0, "READY=1\nSTATUS=serving");
     while (occl_daemon_step(daemon, UINT64_MAX))
         continue;
+    return !daemon->loop_failed;
 }
 
 void occl_daemon_destroy(struct occl_daemon *daemon) {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* occld: parses, wires and runs. */
 #include <argp.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sysexits.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -109,6 +111,17 @@ static error_t parse_flag(int key, char *arg, struct argp_state *state) {
     }
 }
 
+/* Runs at every end, also where argp ends the process: what --keys, --check-config, --help or
+ * --version could not print is a failure. */
+static void check_output(int code, void *unused) {
+    (void)unused;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return;
+    (void)fprintf(stderr, "occld: standard output: %s\n", strerror(errno));
+    if (code == EXIT_SUCCESS)
+        _exit(EXIT_FAILURE);
+}
+
 static void print_version(FILE *stream, struct argp_state *state) {
     (void)state;
     (void)fprintf(stream, "occld %s (ABI %u to %u)\n", OCCL_DAEMON_VERSION, OCCL_ABI_VERSION_MIN,
@@ -194,12 +207,12 @@ static int run(const struct flags *flags, const struct occl_config_sources *sour
         free(log);
         return EXIT_FAILURE;
     }
-    occl_daemon_run(daemon);
+    bool good = occl_daemon_run(daemon);
     occl_daemon_destroy(daemon);
     OCCL_LOG_INFO(log, "daemon", "ended");
     occl_log_flush(log);
     free(log);
-    return EXIT_SUCCESS;
+    return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 int main(int argc, char **argv, char **envp) {
@@ -208,7 +221,13 @@ int main(int argc, char **argv, char **envp) {
         "jobs of this node.\vStays in the foreground; SIGTERM drains, a second "
         "one aborts, SIGHUP reloads the configuration. Every key of the "
         "configuration (--keys) may also be given as OCCL_<KEY> in the "
-        "environment.";
+        "environment.\n\n"
+        "Exit status:\n"
+        "  0   ended as it was asked to: by SIGTERM or SIGINT, with --private by the\n"
+        "      end of the last job; or has printed what it was asked for\n"
+        "  1   could not start (the configuration, a socket in use, no memory), its\n"
+        "      control loop failed, or standard output could not be written\n"
+        "  64  wrong command line\n";
     const struct argp argp = {options, parse_flag, NULL, doc, NULL, NULL, NULL};
     struct flags flags = {0};
     struct occl_config_sources sources = occl_config_standard_sources(envp);
@@ -217,6 +236,8 @@ int main(int argc, char **argv, char **envp) {
     struct occl_detail detail;
     int code = EXIT_FAILURE;
     argp_program_version_hook = print_version;
+    argp_err_exit_status = EX_USAGE; /* argp's own choice, promised by the help */
+    (void)on_exit(check_output, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
     if (!config || !origins || argp_parse(&argp, argc, argv, 0, NULL, &flags) != 0) {
         (void)fprintf(stderr, "occld: no memory to start\n");

@@ -257,6 +257,7 @@ struct occl_daemon {
     bool ordered;      /* negative control: record pages without free records */
     bool private_mode; /* ends with its last job */
     bool draining, stopping;
+    bool loop_failed; /* why it is stopping */
     uint64_t drain_deadline_ns;
     uint32_t quiet_looks; /* looks in a row that found nothing to wait for */
     int signal_fd;
@@ -299,8 +300,8 @@ struct occl_daemon_options {
 /* Loop, engine and listening sockets. On failure nothing is left behind and detail says why. */
 int occl_daemon_create(const struct occl_daemon_options *options, struct occl_daemon **out_daemon,
                        struct occl_detail *detail);
-/* Rounds until the end was decided. */
-void occl_daemon_run(struct occl_daemon *daemon);
+/* Rounds until the end was decided. False: because the control loop failed. */
+bool occl_daemon_run(struct occl_daemon *daemon);
 /* One round; false when the daemon has ended. */
 bool occl_daemon_step(struct occl_daemon *daemon, uint64_t max_wait_ns);
 /* As SIGTERM: the first call drains, the second aborts. */

@@ -62,7 +62,7 @@ static void answers_hold_the_promised_keys(void **state) {
         {"usage", "", "tenants",
          "tenant uid tag weight sessions comms regions registered_bytes registered_peak_bytes "
          "quota jobs"},
-        {"config", "", "config", "name value origin reloadable help"},
+        {"config", "", "config", "name value origin reloadable accepts help"},
         {"doctor", "", "facts", "name value ok hint"},
     };
     struct fixture f;
@@ -114,11 +114,14 @@ static void bad_requests_say_what(void **state) {
         {"{\"verb\":\"dance\"}", OCCL_E_UNSUPPORTED, "'dance'"},
         {"{}", OCCL_E_UNSUPPORTED, "verb"},
         {"{\"verb\":\"ops\",\"rank\":64}", OCCL_E_INVALID, "0 to 63"},
+        {"{\"verb\":\"ops\",\"rank\":\"1\"}", OCCL_E_INVALID, "0 to 63"},
+        {"{\"verb\":\"ops\",\"job\":5}", OCCL_E_INVALID, "job: expected a text"},
+        {"{\"verb\":[]}", OCCL_E_INVALID, "verb: expected a text"},
         {"{\"verb\":\"set\"}", OCCL_E_INVALID, "kind, name, key and value"},
         {"{\"verb\":\"set\",\"kind\":\"job\",\"name\":\"none\",\"key\":\"class\",\"value\":\"1\"}",
          OCCL_E_NOT_FOUND, "no job is named none"},
         {"{\"verb\":\"set\",\"kind\":\"job\",\"name\":\"job\",\"key\":\"class\",\"value\":\"4\"}",
-         OCCL_E_INVALID, "expected 0 to 3, found '4'"},
+         OCCL_E_INVALID, "expected bulk, normal, high or urgent (or 0 to 3), found '4'"},
         {"{\"verb\":\"set\",\"kind\":\"job\",\"name\":\"job\",\"key\":\"color\",\"value\":\"4\"}",
          OCCL_E_NOT_FOUND, "class, weight, stall_interval"},
         {"{\"verb\":\"set\",\"kind\":\"daemon\",\"name\":\"occld\",\"key\":\"lanes\",\"value\":"
@@ -180,6 +183,115 @@ static void set_changes_a_running_job(void **state) {
     fixture_stop(&f);
 }
 
+static json_t *try_set(struct client *c, const char *kind, const char *name, const char *key,
+                       const char *value, int *out_status) {
+    char request[256];
+    (void)snprintf(request, sizeof request,
+                   "{\"verb\":\"set\",\"kind\":\"%s\",\"name\":\"%s\",\"key\":\"%s\","
+                   "\"value\":\"%s\"}",
+                   kind, name, key, value);
+    return client_admin(c, request, out_status);
+}
+
+/* Names and numbers, units and plain numbers are taken; the answer has names and units. */
+static void set_speaks_in_names_and_units(void **state) {
+    static const struct {
+        const char *kind, *name, *key, *value, *from, *to;
+    } cases[] = {
+        {"job", "job", "class", "high", "normal", "high"},
+        {"job", "job", "class", "0", "high", "bulk"},
+        {"job", "job", "stall_interval", "1500000000", "10s", "1500ms"},
+        {"job", "job", "weight", "7", "100", "7"},
+        {"tenant", "%u", "quota_ops", "1048576", "65536", "1048576"},
+        {"tenant", "%u", "quota_registered", "8192", NULL, "8KiB"},
+        {"daemon", "occld", "job_class", "urgent", "normal", "urgent"},
+        {"daemon", "occld", "job_class", "2", "urgent", "high"},
+        {"daemon", "occld", "stall_interval", "120s", "10s", "2min"},
+    };
+    struct fixture f;
+    struct client c;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[32];
+        int status;
+        if (strcmp(cases[i].name, "%u") == 0)
+            (void)snprintf(name, sizeof name, "%u", (unsigned)geteuid());
+        else
+            (void)snprintf(name, sizeof name, "%s", cases[i].name);
+        json_t *answer = try_set(&c, cases[i].kind, name, cases[i].key, cases[i].value, &status);
+        if (status != OCCL_OK)
+            fail_msg("case %zu: %s", i, c.in.admin.detail.text);
+        const json_t *changed = json_object_get(answer, "changed");
+        if (cases[i].from)
+            assert_string_equal(json_string_value(json_object_get(changed, "from")), cases[i].from);
+        assert_string_equal(json_string_value(json_object_get(changed, "to")), cases[i].to);
+        json_decref(answer);
+    }
+    assert_int_equal(fixture_log_count(&f, "set job job class from normal to high"), 1);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
+static void set_refuses_what_its_table_does_not_hold(void **state) {
+    static const struct {
+        const char *kind, *key, *value, *text;
+        int status;
+    } cases[] = {
+        {"job", "class", "4", "bulk, normal, high or urgent (or 0 to 3)", OCCL_E_INVALID},
+        {"job", "class", "High", "found 'High'", OCCL_E_INVALID},
+        {"job", "weight", "0", "1 to 1000000", OCCL_E_INVALID},
+        {"job", "weight", "99999999999999999999", "1 to 1000000", OCCL_E_INVALID},
+        {"job", "stall_interval", "9ms", "10ms to 24h", OCCL_E_INVALID},
+        {"job", "stall_interval", "25h", "10ms to 24h", OCCL_E_INVALID},
+        {"job", "quota_ops", "1", "class, weight, stall_interval", OCCL_E_NOT_FOUND},
+        {"tenant", "quota_registered", "0", "4KiB to", OCCL_E_INVALID},
+        {"tenant", "quota_registered", "1000TiB", "registered_max", OCCL_E_INVALID},
+        {"tenant", "class", "1", "weight, quota_sessions", OCCL_E_NOT_FOUND},
+        {"daemon", "nothing", "1", "'nothing'", OCCL_E_NOT_FOUND},
+    };
+    struct fixture f;
+    struct client c;
+    char tenant[32];
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    (void)snprintf(tenant, sizeof tenant, "%u", (unsigned)geteuid());
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int status;
+        assert_null(try_set(&c, cases[i].kind,
+                            strcmp(cases[i].kind, "tenant") == 0 ? tenant : "job", cases[i].key,
+                            cases[i].value, &status));
+        assert_int_equal(status, cases[i].status);
+        if (!strstr(c.in.admin.detail.text, cases[i].text))
+            fail_msg("case %zu: %s", i, c.in.admin.detail.text);
+    }
+    client_close(&c);
+    fixture_stop(&f);
+}
+
+/* The group counts from the moment it is set, not from the next reload. */
+static void set_operator_group_takes_effect(void **state) {
+    struct fixture f;
+    struct client c;
+    int status;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    assert_false(f.daemon->operator_gid_known);
+    json_t *answer = try_set(&c, "daemon", "occld", "operator_group", "root", &status);
+    assert_int_equal(status, OCCL_OK);
+    json_decref(answer);
+    assert_true(f.daemon->operator_gid_known);
+    assert_int_equal(f.daemon->operator_gid, 0);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
 /* Owners see their own jobs and change nothing. */
 static void others_see_only_their_own(void **state) {
     struct fixture f;
@@ -211,7 +323,10 @@ static void others_see_only_their_own(void **state) {
                              "{\"verb\":\"set\",\"kind\":\"job\",\"name\":\"theirs\",\"key\":"
                              "\"class\",\"value\":\"3\"}",
                              &status) &&
-               status == OCCL_E_PERMISSION;
+               status == OCCL_E_PERMISSION &&
+               strstr(c.in.admin.detail.text,
+                      "uid 5001 may not change anything, also not its own jobs; root may "
+                      "(operator_group names no group)");
         _exit(good ? 0 : 1);
     }
     int code = -1;
@@ -418,6 +533,9 @@ int main(void) {
         cmocka_unit_test(answers_hold_the_promised_keys),
         cmocka_unit_test(bad_requests_say_what),
         cmocka_unit_test(set_changes_a_running_job),
+        cmocka_unit_test(set_speaks_in_names_and_units),
+        cmocka_unit_test(set_refuses_what_its_table_does_not_hold),
+        cmocka_unit_test(set_operator_group_takes_effect),
         cmocka_unit_test(others_see_only_their_own),
         cmocka_unit_test(L04_job_states_differ),
         cmocka_unit_test(L02_metrics_file),

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/config.h"
+#include "daemon/settings.h"
 
 struct place {
     char folder[64];
@@ -125,6 +126,69 @@ static void units_are_read(void **state) {
     }
 }
 
+static void values_are_printed_for_people(void **state) {
+    static const struct {
+        enum occl_config_type type;
+        uint64_t value;
+        const char *text;
+    } cases[] = {
+        {OCCL_CONFIG_TIME, 0, "0"},
+        {OCCL_CONFIG_TIME, 1, "1ns"},
+        {OCCL_CONFIG_TIME, 10000000000, "10s"},
+        {OCCL_CONFIG_TIME, 1500000000, "1500ms"},
+        {OCCL_CONFIG_TIME, 600000000000, "10min"},
+        {OCCL_CONFIG_TIME, UINT64_MAX, "18446744073709551615ns"},
+        {OCCL_CONFIG_SIZE, 0, "0"},
+        {OCCL_CONFIG_SIZE, 4095, "4095B"},
+        {OCCL_CONFIG_SIZE, 4096, "4KiB"},
+        {OCCL_CONFIG_SIZE, 3ull << 40, "3TiB"},
+        {OCCL_CONFIG_CLASS, 0, "bulk"},
+        {OCCL_CONFIG_CLASS, 3, "urgent"},
+        {OCCL_CONFIG_CLASS, 4, "4"},
+        {OCCL_CONFIG_OCTAL, 0666, "0666"},
+        {OCCL_CONFIG_NUMBER, 42, "42"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[32];
+        uint64_t again = 7;
+        occl_config_value_text(cases[i].type, cases[i].value, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+        assert_int_equal(occl_config_parse_value(cases[i].type, text, &again), OCCL_OK);
+        assert_int_equal(again, cases[i].value);
+    }
+    uint64_t value = 7;
+    static const char *const bad[] = {"", "High", "high ", "-1", "1x"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(occl_config_parse_value(OCCL_CONFIG_CLASS, bad[i], &value),
+                         OCCL_E_INVALID);
+    assert_int_equal(value, 7);
+}
+
+/* What help shows as an example is taken. */
+static void every_example_is_accepted(void **state) {
+    uint32_t count;
+    const struct occl_config_key *keys = occl_config_keys(&count);
+    struct occl_config config;
+    struct occl_detail detail;
+    (void)state;
+    occl_config_defaults(&config, NULL);
+    for (uint32_t i = 0; i < count; i++)
+        if (occl_config_assign(keys[i].name, occl_config_example(&keys[i]), "test", &config, NULL,
+                               &detail) != OCCL_OK)
+            fail_msg("%s", detail.text);
+    const struct occl_setting *settings = occl_settings(&count);
+    assert_true(count > 0);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t value;
+        assert_int_equal(occl_config_parse_value(settings[i].type, settings[i].example, &value),
+                         OCCL_OK);
+        assert_in_range(value, settings[i].min, settings[i].max);
+        assert_ptr_equal(occl_setting_find(settings[i].kind, settings[i].name), &settings[i]);
+    }
+    assert_null(occl_setting_find("job", "quota_ops"));
+}
+
 static void stronger_sources_win(void **state) {
     static char lanes[] = "OCCL_LANES=7";
     static char foreign[] = "OCCL_RANK=3";
@@ -169,10 +233,11 @@ static void mistakes_name_file_and_line(void **state) {
         const char *expected;
     } cases[] = {
         {"\nlanez = 1\n", 2, "unknown key 'lanez'"},
-        {"lanes = many\n", 1, "expected a whole number, found 'many'"},
-        {"lanes = 65\n", 1, "expected 0 to 64, found '65'"},
-        {"\n\nstall_interval = 3 weeks\n", 3, "expected a time such as 250ms"},
-        {"registered_max = 3 GB\n", 1, "expected a size such as 64MiB"},
+        {"lanes = many\n", 1, "expected a whole number, 0 to 64, found 'many'"},
+        {"lanes = 65\n", 1, "expected a whole number, 0 to 64, found '65'"},
+        {"\n\nstall_interval = 3 weeks\n", 3,
+         "expected a time (ns, us, ms, s, min, h; plain: ns), 10ms to 24h"},
+        {"registered_max = 3 GB\n", 1, "expected a size (B, KiB, MiB"},
         {"log_level = loud\n", 1, "expected one of none|error|warn|info|debug, found 'loud'"},
         {"log_level = info|debug\n", 1, "expected one of"},
         {"socket_mode = 0999\n", 1, "expected an octal number"},
@@ -277,6 +342,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_built_in_value_passes_its_own_check),
         cmocka_unit_test(units_are_read),
+        cmocka_unit_test(values_are_printed_for_people),
+        cmocka_unit_test(every_example_is_accepted),
         cmocka_unit_test(stronger_sources_win),
         cmocka_unit_test(mistakes_name_file_and_line),
         cmocka_unit_test(wrong_environment_is_an_error),

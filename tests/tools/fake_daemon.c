@@ -3,12 +3,13 @@
  * of a daemon, in every state they want to see.
  *
  *   fake_daemon --socket PATH [--private] [--answers FILE] [--requests FILE] [--mute]
- *               [--late-ms N] [--locked]
+ *               [--late-ms N] [--locked] [--other-version]
  *
  * FILE holds one JSON object: verb -> answer; an answer with "status" < 0 is refused with "text".
  * The last request is written to PATH.request. --mute accepts and never answers, --late-ms listens
  * only then, --locked holds a lock on the pid file beside the socket. --private ends when the last
- * of at least one connection has ended. */
+ * of at least one connection has ended. --other-version refuses every HELLO as a daemon of another
+ * ABI does. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -34,7 +35,7 @@ struct options {
     const char *socket;
     const char *answers;
     const char *requests;
-    bool private_mode, mute, locked;
+    bool private_mode, mute, locked, other_version;
     int late_ms;
 };
 
@@ -46,6 +47,16 @@ static void welcome(int fd, const struct occl_msg_header *request) {
     message.lanes = 2;
     (void)snprintf(message.host, sizeof message.host, "fakehost");
     (void)snprintf(message.version, sizeof message.version, "9.9.9-fake");
+    if (occl_fd_send(fd, &message, sizeof message, NULL, 0, true, NULL) != OCCL_OK)
+        (void)shutdown(fd, SHUT_RDWR);
+}
+
+static void refuse_version(int fd, const struct occl_msg_header *request) {
+    struct occl_msg_reply message;
+    memset(&message, 0, sizeof message);
+    occl_msg_init(&message.h, OCCL_MSG_REPLY, request->request);
+    (void)occl_detail_set(&message.detail, OCCL_E_VERSION, 0,
+                          "the library speaks ABI versions 1 to 1, this daemon 7 to 8");
     if (occl_fd_send(fd, &message, sizeof message, NULL, 0, true, NULL) != OCCL_OK)
         (void)shutdown(fd, SHUT_RDWR);
 }
@@ -111,7 +122,9 @@ static bool serve(const struct options *options, int fd) {
         return true;
     if (occl_msg_check(message.bytes, (uint32_t)got, NULL) != OCCL_OK)
         return false;
-    if (message.h.type == OCCL_MSG_HELLO)
+    if (message.h.type == OCCL_MSG_HELLO && options->other_version)
+        refuse_version(fd, &message.h);
+    else if (message.h.type == OCCL_MSG_HELLO)
         welcome(fd, &message.h);
     else if (message.h.type == OCCL_MSG_ADMIN)
         answer(options, fd, &message.admin);
@@ -173,6 +186,8 @@ int main(int argc, char **argv) {
             options.mute = true;
         else if (strcmp(argv[i], "--locked") == 0)
             options.locked = true;
+        else if (strcmp(argv[i], "--other-version") == 0)
+            options.other_version = true;
         else if (strcmp(argv[i], "--socket") == 0)
             options.socket = next;
         else if (strcmp(argv[i], "--answers") == 0)

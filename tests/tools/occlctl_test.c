@@ -83,6 +83,16 @@ static void wrong_command_lines_are_2(void **state) {
                                         "set job x weight",
                                         "set job x weight 3 more",
                                         "set planet x weight 3",
+                                        "set planet x weight 3 --json",
+                                        "set daemon other log_level debug",
+                                        "set job x weight 3 --watch 1",
+                                        "--watch 1 set job x weight 3",
+                                        "ping --job x",
+                                        "--job x ping",
+                                        "config --rank 1",
+                                        "--tenant 5 version",
+                                        "doctor --comm x",
+                                        "clean --job x",
                                         "ping --timeout 0",
                                         "ping --timeout -1",
                                         "ping --timeout soon",
@@ -107,7 +117,61 @@ static void help_lists_every_subcommand(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         r = shell_expect(0, "%s %s --help", ctl, names[i]);
         HAS(r->out, "--socket");
+        HAS(r->out, "Exit status:");
+        HAS(r->out, "125");
     }
+}
+
+/* Numbers that scripts rely on stand in the help. */
+static void help_tells_every_exit_status(void **state) {
+    (void)state;
+    static const char *const lines[] = {"  0    fine",  "  1    something is wrong",
+                                        "  2    wrong", "  3    no daemon answers",
+                                        "  4    not",   "  125  `run` only"};
+    const struct shell_result *r = shell_expect(0, "%s --help", ctl);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        HAS(r->out, lines[i]);
+}
+
+/* Every key with type, range, unit and an example that the command line takes. */
+static void help_of_set_lists_every_key(void **state) {
+    (void)state;
+    static const char *const keys[] = {"class",
+                                       "weight",
+                                       "stall_interval",
+                                       "quota_sessions",
+                                       "quota_communicators",
+                                       "quota_ops",
+                                       "quota_regions",
+                                       "quota_registered",
+                                       "operator_group",
+                                       "log_level",
+                                       "handshake_timeout",
+                                       "drain_timeout",
+                                       "default_timeout",
+                                       "peer_dead",
+                                       "unkillable_after",
+                                       "metrics_interval",
+                                       "job_class",
+                                       "job_weight",
+                                       "tenant_weight"};
+    const struct shell_result *r = shell_expect(0, "%s set --help", ctl);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        char line[64];
+        (void)snprintf(line, sizeof line, "\n  %s\n    ", keys[i]);
+        HAS(r->out, line);
+    }
+    HAS(r->out, "\n    bulk, normal, high or urgent (or 0 to 3)\n"
+                "    e.g. occlctl set job train class high\n");
+    HAS(r->out, "\n    a time (ns, us, ms, s, min, h; plain: ns), 10ms to 24h\n"
+                "    e.g. occlctl set job train stall_interval 30s\n");
+    HAS(r->out, "\n    a size (B, KiB, MiB, GiB, TiB; plain: bytes), 4KiB to 1024TiB\n");
+    HAS(r->out, "\n    one of none|error|warn|info|debug\n");
+    HAS_NOT(r->out, "--watch");     /* it means nothing to set */
+    HAS_NOT(r->out, "socket_mode"); /* needs a restart */
+    /* No line was broken: each of these begins as one of the help's own. */
+    r = shell_expect(0, "%s set --help | sed '1,/^Keys of a job/d' | grep -c '^[a-z]'", ctl);
+    assert_string_equal(r->out, "2\n"); /* "tenants have the same", "anything, and only" */
 }
 
 static void no_daemon_is_3_with_a_hint_in_one_line(void **state) {
@@ -146,6 +210,25 @@ static void a_silent_daemon_is_3_within_the_limit(void **state) {
     HAS(r->err, "does not answer");
 }
 
+static void a_daemon_of_another_version_is_3(void **state) {
+    (void)state;
+    start_daemon("tests/tools/answers/good.json", "--other-version");
+    static const char *const names[] = {
+        "status", "jobs", "comms", "ops", "why", "usage", "config", "ping", "set job x weight 3"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct shell_result *r = shell_expect(3, "%s %s", ctl, names[i]);
+        assert_string_equal(r->out, "");
+        HAS(r->err, "this daemon 7 to 8; use the occlctl that came with this daemon\n");
+    }
+    json_t *object = shell_json(shell_expect(3, "%s status --json", ctl));
+    assert_key(object, "status", "E_VERSION");
+    json_decref(object);
+    const struct shell_result *r = shell_expect(1, "%s doctor", ctl);
+    HAS(r->out, "use the occlctl that came with this daemon");
+    HAS(shell_expect(0, "%s version", ctl)->out, "this daemon 7 to 8");
+    HAS(shell_expect(125, "%s run -n 1 true", ctl)->err, "this daemon 7 to 8");
+}
+
 static void something_else_on_the_socket_is_3(void **state) {
     (void)state;
     (void)shell_expect(0, "touch %s/file", folder);
@@ -169,18 +252,21 @@ static void a_forbidden_socket_is_4(void **state) {
         skip();
     }
     assert_int_equal(r->code, 4);
+    HAS(r->err, "the modes of the socket and of the folders above it");
 }
 
 static void a_refused_verb_is_4(void **state) {
     (void)state;
     const struct shell_result *r = shell_expect(4, "%s jobs", ctl);
-    HAS(r->err, "you are not an operator; ask as root");
+    HAS(r->err, "you are not an operator; `occlctl config` shows operator_group\n");
+    HAS_NOT(r->err, "owner of the job"); /* who may change as little as anybody */
 }
 
 static void other_refusals_keep_the_daemons_text(void **state) {
     (void)state;
     HAS(shell_expect(1, "%s comms --comm x", ctl)->err, "no communicator named x");
-    HAS(shell_expect(2, "%s set job train-1 weight heavy", ctl)->err, "found heavy");
+    HAS(shell_expect(2, "%s set job train-1 weight heavy", ctl)->err,
+        "found heavy; `occlctl set --help` lists what each key accepts\n");
 }
 
 static void several_private_daemons_are_a_usage_error(void **state) {
@@ -301,6 +387,26 @@ static void filters_go_to_the_daemon(void **state) {
     json_decref(request);
 }
 
+static void a_filter_that_nothing_matches_is_told(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(0, "%s jobs --job train-1", ctl);
+    assert_string_equal(r->err, "");
+    (void)shell_expect(0, "%s usage --tenant 7:x", ctl);
+    json_t *request = last_request();
+    assert_key(request, "tenant", "7:x");
+    json_decref(request);
+    /* The fake one's answer to an unknown verb is empty; so is a table of nothing. */
+    (void)shell_expect(0, "printf '{\"jobs\": {\"jobs\": []}}' >%s/empty.json", folder);
+    (void)shell_stop(daemon_pid, SIGKILL);
+    daemon_pid =
+        shell_start("exec %s --socket %s --answers %s/empty.json", fake, socket_path, folder);
+    assert_true(shell_wait(5000, "-S %s", socket_path));
+    (void)shell("sleep 0.2");
+    r = shell_expect(0, "%s jobs --job nobody", ctl);
+    HAS(r->err, "nothing matches the filters");
+    assert_string_equal(shell_expect(0, "%s jobs", ctl)->err, "");
+}
+
 static void set_translates_words(void **state) {
     (void)state;
     const struct shell_result *r = shell_expect(0, "%s set job train-1 weight 3", ctl);
@@ -308,7 +414,7 @@ static void set_translates_words(void **state) {
     (void)shell_expect(0, "%s set job train-1 class high", ctl);
     json_t *request = last_request();
     assert_key(request, "key", "class");
-    assert_key(request, "value", "2");
+    assert_key(request, "value", "high"); /* the daemon knows names and numbers */
     json_decref(request);
     (void)shell_expect(0, "%s set job train-1 stall-interval 30s", ctl);
     request = last_request();
@@ -380,7 +486,26 @@ static void a_full_disk_is_no_success(void **state) {
         print_message("SKIP a_full_disk_is_no_success: no /dev/full\n");
         skip();
     }
-    HAS(shell_expect(1, "%s config >/dev/full", ctl)->err, "No space left");
+    /* Whatever prints, as text and as JSON, also where argp ends the process. */
+    static const char *const lines[] = {
+        "status",    "jobs",           "comms",          "ops",
+        "why",       "usage",          "config",         "ping",
+        "doctor",    "clean",          "version",        "--help",
+        "--version", "--usage",        "set --help",     "set job train-1 weight 3",
+        "config -v", "jobs --watch 1", "ping --watch 1", "version --watch 1"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        HAS(shell_expect(1, "%s %s >/dev/full", ctl, lines[i])->err, "occlctl: standard output: ");
+        if (lines[i][0] != '-' && !strstr(lines[i], "--help"))
+            HAS(shell_expect(1, "%s %s --json >/dev/full", ctl, lines[i])->err,
+                "occlctl: standard output: ");
+    }
+    HAS(shell_expect(125, "%s run --help >/dev/full", ctl)->err, "No space left");
+    /* An exit status that says more stays. */
+    HAS(shell_expect(3, "%s ping --json --socket %s/none >/dev/full", ctl, folder)->err,
+        "No space left");
+    /* Closed: nothing may go into whatever gets its number. */
+    HAS(shell_expect(1, "%s status >&-", ctl)->err, "Bad file descriptor");
+    HAS(shell_expect(1, "%s jobs --watch 1 >&-", ctl)->err, "occlctl: standard output: ");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -391,9 +516,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(wrong_command_lines_are_2),
         CASE(help_lists_every_subcommand),
+        CASE(help_tells_every_exit_status),
+        CASE(help_of_set_lists_every_key),
         CASE(no_daemon_is_3_with_a_hint_in_one_line),
         CASE(json_of_an_error_is_one_object),
         CASE(a_silent_daemon_is_3_within_the_limit),
+        CASE(a_daemon_of_another_version_is_3),
         CASE(something_else_on_the_socket_is_3),
         CASE(a_forbidden_socket_is_4),
         BAD(a_refused_verb_is_4),
@@ -405,6 +533,7 @@ int main(void) {
         GOOD(tables_are_for_people),
         GOOD(json_is_the_daemons_answer_alone),
         GOOD(filters_go_to_the_daemon),
+        GOOD(a_filter_that_nothing_matches_is_told),
         GOOD(set_translates_words),
         GOOD(why_without_a_problem_is_0),
         BAD(why_names_culprits_and_cycles),

@@ -186,13 +186,113 @@ static void set_changes_a_running_job(void **state) {
     const struct shell_result *r = shell_expect(0, "%s jobs --no-headers | cut -d' ' -f1", ctl);
     char job[128];
     (void)snprintf(job, sizeof job, "%.*s", (int)strcspn(r->out, "\n"), r->out);
-    HAS(shell_expect(0, "%s set job %s class high", ctl, job)->out, "class 1 -> 2");
+    HAS(shell_expect(0, "%s set job %s class high", ctl, job)->out, "class normal -> high");
+    HAS(shell_expect(0, "%s set job %s class 0", ctl, job)->out, "class high -> bulk");
+    HAS(shell_expect(2, "%s set job %s class lofty", ctl, job)->err,
+        "bulk, normal, high or urgent");
+    json_t *object = shell_json(shell_expect(0, "%s set job %s class high --json", ctl, job));
+    const json_t *changed = json_object_get(object, "changed");
+    assert_string_equal(json_string_value(json_object_get(changed, "from")), "bulk");
+    assert_string_equal(json_string_value(json_object_get(changed, "to")), "high");
+    json_decref(object);
+    HAS(shell_expect(0, "%s comms", ctl)->out, "high"); /* also what existed before */
     HAS(shell_expect(0, "%s set job %s weight 3", ctl, job)->out, " -> 3");
-    (void)shell_expect(0, "%s set job %s stall-interval 30s", ctl, job);
+    HAS(shell_expect(0, "%s set job %s stall-interval 30s", ctl, job)->out, "10s -> 30s");
+    HAS(shell_expect(0, "%s set daemon job-class urgent", ctl)->out, "normal -> urgent");
+    HAS(shell_expect(0, "%s config", ctl)->out, "urgent");
     HAS(shell_expect(0, "%s jobs", ctl)->out, "high");
     (void)shell_expect(2, "%s set job %s weight heavy", ctl, job);
     (void)shell_expect(1, "%s set job nobody weight 3", ctl);
     end(pid);
+}
+
+/* The table of daemon/README.md and of `occld --help`. */
+static void occld_ends_with_the_statuses_it_promises(void **state) {
+    (void)state;
+    const char *occld = shell_file("daemon/occld");
+    const struct shell_result *r = shell_expect(0, "%s --help", occld);
+    HAS(r->out, "Exit status:\n  0   ended as it was asked to");
+    HAS(r->out, "\n  1   could not start");
+    HAS(r->out, "\n  64  wrong command line\n");
+    static const char *const wrong[] = {"--bogus", "more", "--set lanes", "--socket"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_string_equal(shell_expect(64, "%s %s", occld, wrong[i])->out, "");
+    static const char *const fine[] = {"--keys", "--check-config", "--version", "--help"};
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        (void)shell_expect(0, "%s %s", occld, fine[i]);
+        if (access("/dev/full", W_OK) == 0)
+            HAS(shell_expect(1, "%s %s >/dev/full", occld, fine[i])->err, "No space left");
+    }
+    HAS(shell_expect(1, "%s --lanes many", occld)->err, "lanes: expected a whole number, 0 to 64");
+    HAS(shell_expect(1, "%s --socket %s", occld, folder)->err, "is not a socket");
+    long pid = shell_start("exec %s --socket %s/s 2>/dev/null", occld, folder);
+    assert_true(shell_wait(5000, "-S %s/s", folder));
+    HAS(shell_expect(1, "%s --socket %s/s", occld, folder)->err, "is in use by process");
+    assert_int_equal(shell_stop(pid, SIGTERM), 0);
+    pid = shell_start("exec %s --socket %s/s 2>/dev/null", occld, folder);
+    assert_true(shell_wait(5000, "-S %s/s", folder));
+    assert_int_equal(shell_stop(pid, SIGINT), 0);
+}
+
+/* A daemon that was killed leaves its socket; clean takes it away at once, and no live one's. */
+static void clean_takes_what_a_killed_daemon_left(void **state) {
+    (void)state;
+    const char *occld = shell_file("daemon/occld");
+    long pid = shell_start("exec %s --socket %s/s 2>/dev/null", occld, folder);
+    assert_true(shell_wait(5000, "-S %s/s", folder));
+    (void)shell("for i in 1 2 3 4 5 6 7 8 9; do %s ping --socket %s/s && break; sleep 0.1; done",
+                ctl, folder);
+    HAS(shell_expect(0, "%s clean -v --socket %s/s", ctl, folder)->out, "its daemon lives");
+    (void)shell_stop(pid, SIGKILL);
+    HAS(shell_expect(0, "%s clean --socket %s/s", ctl, folder)->out, "its daemon is dead");
+    (void)shell_expect(0, "test ! -e %s/s", folder);
+}
+
+/* Nobody is attached: every query is fine and says so. */
+static void an_empty_daemon_answers_everything(void **state) {
+    (void)state;
+    long pid = shell_start("exec %s --socket %s/s 2>/dev/null", shell_file("daemon/occld"), folder);
+    assert_true(shell_wait(5000, "-S %s/s", folder));
+    assert_int_equal(setenv("OCCL_SOCKET", shell_expect(0, "printf %s/s", folder)->out, 1), 0);
+    static const char *const names[] = {"status", "jobs",  "comms",  "ops",
+                                        "why",    "usage", "config", "ping"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct shell_result *r = shell_expect(0, "%s %s", ctl, names[i]);
+        assert_string_not_equal(r->out, "");
+        assert_string_equal(r->err, "");
+        json_decref(shell_json(shell_expect(0, "%s %s --json", ctl, names[i])));
+    }
+    HAS(shell_expect(0, "%s jobs --job nobody", ctl)->err, "nothing matches the filters");
+    HAS(shell_expect(1, "%s set job nobody class high", ctl)->err,
+        "no job is named nobody; `occlctl jobs` lists jobs");
+    HAS(shell_expect(2, "%s set daemon lanes 2", ctl)->err, "lanes needs a restart");
+    HAS(shell_expect(2, "%s ops --rank 64", ctl)->err, "rank: expected a number from 0 to 63");
+    assert_int_equal(unsetenv("OCCL_SOCKET"), 0);
+    assert_int_equal(shell_stop(pid, SIGTERM), 0);
+}
+
+/* An owner may look, and is told who may change. */
+static void set_without_permission_says_who_may(void **state) {
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("SKIP set_without_permission_says_who_may: needs root to become another\n");
+        skip();
+    }
+    long pid = shell_start("exec %s --socket %s/s 2>/dev/null", shell_file("daemon/occld"), folder);
+    assert_true(shell_wait(5000, "-S %s/s", folder));
+    const struct shell_result *r =
+        shell("chmod 755 %s; cp %s %s/ctl; setpriv --reuid=65534 --regid=65534 --clear-groups "
+              "%s/ctl set daemon log_level debug --socket %s/s",
+              folder, ctl, folder, folder, folder);
+    if (strstr(r->err, "setpriv")) {
+        print_message("SKIP set_without_permission_says_who_may: no other user here\n");
+        (void)shell_stop(pid, SIGKILL);
+        skip();
+    }
+    assert_int_equal(r->code, 4);
+    HAS(r->err, "uid 65534 may not change anything, also not its own jobs; root may "
+                "(operator_group names no group); `occlctl config` shows operator_group\n");
+    (void)shell_stop(pid, SIGTERM);
 }
 
 static void a_killed_daemon_is_cleaned(void **state) {
@@ -222,6 +322,10 @@ int main(void) {
         CASE(why_raises_no_false_alarm),
         CASE(l01_every_query_is_json),
         CASE(set_changes_a_running_job),
+        CASE(occld_ends_with_the_statuses_it_promises),
+        CASE(clean_takes_what_a_killed_daemon_left),
+        CASE(an_empty_daemon_answers_everything),
+        CASE(set_without_permission_says_who_may),
         CASE(a_killed_daemon_is_cleaned),
     };
     return cmocka_run_group_tests_name("tools_real", tests, NULL, NULL);

@@ -140,6 +140,69 @@ static void labels_begin_each_line(void **state) {
     assert_string_equal(r->out, "plain\nplain\n");
 }
 
+static void labelled_output_that_is_lost_is_125(void **state) {
+    (void)state;
+    if (access("/dev/full", W_OK) != 0) {
+        print_message("SKIP labelled_output_that_is_lost_is_125: no /dev/full\n");
+        skip();
+    }
+    const struct shell_result *r =
+        shell_expect(125, RUN "-n 2 --label echo x >/dev/full", ctl, fake);
+    assert_non_null(strstr(r->err, "output of the ranks could not be written: No space left"));
+    /* A line without an end is written too, or not. */
+    (void)shell_expect(125, RUN "-n 1 --label printf x >/dev/full", ctl, fake);
+    /* The ranks go on, and one that failed is the more important news. */
+    r = shell_expect(7, RUN "-n 1 --label sh -c 'echo x; touch %s/on; exit 7' >/dev/full", ctl,
+                     fake, folder);
+    assert_non_null(strstr(r->err, "could not be written"));
+    (void)shell_expect(0, "test -e %s/on", folder);
+    (void)shell_expect(0, RUN "-n 1 --label true >/dev/full", ctl, fake); /* nothing to lose */
+    (void)shell_expect(0, RUN "-n 1 true >&-", ctl, fake);
+    assert_nothing_left();
+}
+
+/* An output that does not block takes everything too, only later. */
+static void a_full_pipe_is_waited_for(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(
+        0,
+        "python3 -c 'import os, subprocess, sys, time; r, w = os.pipe(); os.set_blocking(w, 0); "
+        "p = subprocess.Popen(sys.argv[1:], stdout=w); os.close(w); time.sleep(1); "
+        "n = sum(iter(lambda: len(os.read(r, 65536)), 0)); print(n, p.wait())' "
+        "%s run --occld=%s -n 1 --label sh -c 'head -c 400000 /dev/zero | tr \"\\0\" \"\\n\"'",
+        ctl, fake);
+    assert_string_equal(r->out, "1600000 0\n"); /* "0: " before each line */
+}
+
+static void names_are_checked_before_anything_starts(void **state) {
+    (void)state;
+    static const char *const lines[] = {"--tag a/b",
+                                        "--tag a:b",
+                                        "--tag a@b",
+                                        "--tag 'a b'",
+                                        "--tag ''",
+                                        "--job 'a b'",
+                                        "--job ''",
+                                        "--job 'a\nb'",
+                                        "--tag $(printf '%064d' 0)",
+                                        "--job $(printf '%064d' 0)"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        const struct shell_result *r =
+            shell_expect(125, RUN "-n 1 %s touch %s/started", ctl, fake, lines[i], folder);
+        assert_non_null(strstr(r->err, lines[i][2] == 't' ? "--tag" : "--job"));
+        (void)shell_expect(0, "test ! -e %s/started -a ! -e %s/occl-%u", folder, folder,
+                           (unsigned)geteuid());
+    }
+    const struct shell_result *r =
+        shell_expect(125, "OCCL_TENANT_TAG=a/b " RUN "-n 1 touch %s/started", ctl, fake, folder);
+    assert_non_null(strstr(r->err, "OCCL_TENANT_TAG 'a/b'"));
+    /* Options of queries, before the word `run`. */
+    (void)shell_expect(125, "%s --json run -n 1 true", ctl);
+    (void)shell_expect(125, "%s --watch 1 run -n 1 true", ctl);
+    r = shell_expect(0, RUN "-n 1 --job a.b/c:d@e_f-g --tag A.b-1_2 true", ctl, fake);
+    assert_string_equal(r->err, "");
+}
+
 static void lines_of_ranks_do_not_mix(void **state) {
     (void)state;
     const struct shell_result *r = shell_expect(
@@ -325,6 +388,9 @@ int main(void) {
         CASE(a_daemon_that_does_not_come_up_is_quoted),
         CASE(options_of_the_program_stay_its_own),
         CASE(labels_begin_each_line),
+        CASE(labelled_output_that_is_lost_is_125),
+        CASE(a_full_pipe_is_waited_for),
+        CASE(names_are_checked_before_anything_starts),
         CASE(lines_of_ranks_do_not_mix),
         CASE(long_lines_are_cut_and_nothing_is_lost),
         CASE(standard_input_is_rank_0s),

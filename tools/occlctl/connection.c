@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reaching the daemon, asking once or again and again, and telling how it ended. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ int occl_ctl_exit_code(int status) {
     }
 }
 
-static const char *hint_for(int status) {
+const char *occl_ctl_hint(int status) {
     switch (status) {
     case OCCL_E_NO_DAEMON:
         return "start occld, or name its socket with --socket";
@@ -41,35 +42,60 @@ static const char *hint_for(int status) {
     case OCCL_E_PROTOCOL:
         return "is this the socket of occld?";
     case OCCL_E_PERMISSION:
-        return "ask as root, as the operator group, or as the owner of the job";
-    case OCCL_E_NOT_FOUND:
-        return "`occlctl jobs` and `occlctl comms` list the names";
+        return "the modes of the socket and of the folders above it say who may connect";
     default:
         return NULL;
     }
 }
 
+/* What to do when the daemon was reached and has refused. */
+static const char *hint_for_answer(int status, const char *verb) {
+    bool set = verb && strcmp(verb, "set") == 0;
+    if (status == OCCL_E_PERMISSION)
+        return "`occlctl config` shows operator_group";
+    if (status == OCCL_E_NOT_FOUND && set)
+        return "`occlctl jobs` lists jobs, `occlctl usage` tenants, `occlctl set --help` keys";
+    if (status == OCCL_E_NOT_FOUND)
+        return "`occlctl jobs` and `occlctl comms` list the names";
+    if (status == OCCL_E_INVALID && set)
+        return "`occlctl set --help` lists what each key accepts";
+    return occl_ctl_hint(status);
+}
+
 int occl_ctl_fail(const struct occl_ctl_options *options, int status, const char *text) {
-    const char *hint = hint_for(status);
+    return occl_ctl_fail_hint(options, status, text, occl_ctl_hint(status));
+}
+
+int occl_ctl_fail_hint(const struct occl_ctl_options *options, int status, const char *text,
+                       const char *hint) {
     (void)fprintf(stderr, "occlctl: %s%s%s\n", text[0] ? text : occl_status_text(status),
                   hint ? "; " : "", hint ? hint : ""); /* nowhere else to report */
     int code = occl_ctl_exit_code(status);
     if (options->json) {
         json_t *object = json_pack("{s:s, s:s, s:i}", "status", occl_status_name(status), "error",
                                    text[0] ? text : occl_status_text(status), "exit_code", code);
-        occl_ctl_print_json(object);
+        return occl_ctl_print_json(object, code);
     }
     return code;
 }
 
-void occl_ctl_print_json(json_t *object) {
-    if (object && !json_object_get(object, "schema"))
-        (void)json_object_set_new(object, "schema",
-                                  json_integer(OCCL_CTL_SCHEMA)); /* else absent */
-    if (!object || json_dumpf(object, stdout, JSON_INDENT(2)) != 0)
-        (void)fprintf(stderr, "occlctl: cannot write JSON\n"); /* nowhere else to report */
-    (void)fputc('\n', stdout);                                 /* stdout is checked at exit */
+int occl_ctl_print_json(json_t *object, int code) {
+    char *text = NULL;
+    if (object && (json_object_get(object, "schema") ||
+                   json_object_set_new(object, "schema", json_integer(OCCL_CTL_SCHEMA)) == 0))
+        text = json_dumps(object, JSON_INDENT(2));
     json_decref(object);
+    if (!text) {
+        (void)fprintf(stderr, "occlctl: out of memory\n"); /* nowhere else to report */
+        return code == OCCL_CTL_FINE ? OCCL_CTL_PROBLEM : code;
+    }
+    (void)printf("%s\n", text); /* stdout is checked at exit */
+    free(text);
+    return code;
+}
+
+bool occl_ctl_output_works(void) {
+    return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 bool occl_ctl_connect(const struct occl_ctl_options *options,
@@ -98,6 +124,8 @@ json_t *occl_ctl_request(const struct occl_ctl_options *options, const char *ver
         failed |= json_object_set_new(request, "job", json_string(options->job));
     if (options->comm)
         failed |= json_object_set_new(request, "comm", json_string(options->comm));
+    if (options->tenant)
+        failed |= json_object_set_new(request, "tenant", json_string(options->tenant));
     if (options->rank >= 0)
         failed |= json_object_set_new(request, "rank", json_integer(options->rank));
     if (failed) {
@@ -114,10 +142,11 @@ json_t *occl_ctl_ask(const struct occl_ctl_options *options, struct occl_admin *
     int status = OCCL_E_NO_MEMORY;
     if (request)
         status = occl_admin_call(admin, request, options->timeout_ms, &reply, &detail);
+    const char *hint = hint_for_answer(status, json_string_value(json_object_get(request, "verb")));
     json_decref(request);
     if (status == OCCL_OK)
         return reply;
-    *out_exit = occl_ctl_fail(options, status, detail.text);
+    *out_exit = occl_ctl_fail_hint(options, status, detail.text, hint);
     return NULL;
 }
 
@@ -129,9 +158,8 @@ static int ask_and_show(const struct occl_ctl_options *options, struct occl_admi
         return code;
     code = show(options->json ? NULL : stdout, options, reply);
     if (options->json)
-        occl_ctl_print_json(reply);
-    else
-        json_decref(reply);
+        return occl_ctl_print_json(reply, code);
+    json_decref(reply);
     return code;
 }
 
@@ -145,7 +173,7 @@ int occl_ctl_query(const struct occl_ctl_options *options, const char *verb,
         if (options->watch_s > 0 && !options->json && isatty(STDOUT_FILENO))
             (void)fputs("\033[H\033[2J", stdout); /* stdout is checked below */
         code = ask_and_show(options, &connection.admin, verb, show);
-        if (options->watch_s <= 0 || code > OCCL_CTL_PROBLEM || fflush(stdout) != 0)
+        if (options->watch_s <= 0 || code > OCCL_CTL_PROBLEM || !occl_ctl_output_works())
             break;
         occl_clock_sleep_ns(&options->clock, (uint64_t)(options->watch_s * 1e9));
     }

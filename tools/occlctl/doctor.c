@@ -45,10 +45,10 @@ static int add_daemon(json_t *facts, const struct occl_ctl_options *options) {
     if (request)
         status = occl_admin_call(&admin, request, options->timeout_ms, &reply, &detail);
     json_decref(request);
+    const char *hint = occl_ctl_hint(status);
     if (status != OCCL_OK) {
-        (void)json_array_append_new(
-            facts, fact_object("daemon", detail.text, OCCL_DOCTOR_BAD,
-                               "start occld, or name its socket with --socket")); /* as above */
+        (void)json_array_append_new(facts, fact_object("daemon", detail.text, OCCL_DOCTOR_BAD,
+                                                       hint ? hint : "")); /* as above */
     } else {
         (void)snprintf(value, sizeof value, "version %s, pid %u", admin.daemon.version,
                        admin.daemon.pid); /* fits */
@@ -92,10 +92,11 @@ int occl_ctl_doctor(const struct occl_ctl_options *options, int argc, char **arg
                                                        {"FACT", "name", OCCL_TABLE_TEXT},
                                                        {"VALUE", "value", OCCL_TABLE_TEXT},
                                                        {"HINT", "hint", OCCL_TABLE_TEXT}};
+    int code = ok ? OCCL_CTL_FINE : OCCL_CTL_PROBLEM;
     if (options->json)
-        occl_ctl_print_json(json_pack("{s:b, s:O}", "ok", ok, "facts", facts));
+        code = occl_ctl_print_json(json_pack("{s:b, s:O}", "ok", ok, "facts", facts), code);
     else if (occl_table_print(stdout, columns, 4, facts, !options->no_headers) != 0)
-        ok = false;
+        code = occl_ctl_fail(options, OCCL_E_NO_MEMORY, "out of memory");
     json_decref(facts);
-    return ok ? OCCL_CTL_FINE : OCCL_CTL_PROBLEM;
+    return code;
 }

@@ -14,6 +14,13 @@ static int print_rows(FILE *out, const struct occl_ctl_options *options, const j
     return occl_ctl_fail(options, OCCL_E_NO_MEMORY, "out of memory");
 }
 
+/* An empty table may be right; with a filter it may as well be a name that nobody has. */
+static void note_no_match(FILE *out, const struct occl_ctl_options *options, const json_t *rows) {
+    bool filtered = options->job || options->comm || options->tenant || options->rank >= 0;
+    if (out && filtered && json_array_size(rows) == 0)
+        (void)fprintf(stderr, "occlctl: nothing matches the filters\n"); /* nowhere else to tell */
+}
+
 static int show_jobs(FILE *out, const struct occl_ctl_options *options, const json_t *reply) {
     static const struct occl_table_column columns[] = {
         {"JOB", "job", OCCL_TABLE_TEXT},
@@ -30,6 +37,7 @@ static int show_jobs(FILE *out, const struct occl_ctl_options *options, const js
         {"MEMORY", "registered_bytes", OCCL_TABLE_SIZE},
         {"AGE", "age_ns", OCCL_TABLE_AGE},
     };
+    note_no_match(out, options, json_object_get(reply, "jobs"));
     return print_rows(out, options, json_object_get(reply, "jobs"), columns, COUNT(columns));
 }
 
@@ -65,6 +73,7 @@ static int show_comms(FILE *out, const struct occl_ctl_options *options, const j
         {"ERRORS", "errors_total", OCCL_TABLE_TEXT},
     };
     const json_t *comms = json_object_get(reply, "comms");
+    note_no_match(out, options, comms);
     int code = print_rows(out, options, comms, columns, COUNT(columns));
     size_t index;
     json_t *comm;
@@ -157,6 +166,7 @@ static int show_usage(FILE *out, const struct occl_ctl_options *options, const j
         {"ERRORS", "errors_total", OCCL_TABLE_TEXT},
     };
     json_t *rows = out ? usage_rows(reply) : NULL;
+    note_no_match(out, options, rows);
     int code = out && !rows ? occl_ctl_fail(options, OCCL_E_NO_MEMORY, "out of memory")
                             : print_rows(out, options, rows, columns, COUNT(columns));
     json_decref(rows);
@@ -175,10 +185,11 @@ static int show_config(FILE *out, const struct occl_ctl_options *options, const 
         {"VALUE", "value", OCCL_TABLE_TEXT},
         {"ORIGIN", "origin", OCCL_TABLE_TEXT},
         {"CHANGES WHILE RUNNING", "reloadable", OCCL_TABLE_TEXT},
+        {"ACCEPTS", "accepts", OCCL_TABLE_TEXT},
         {"MEANING", "help", OCCL_TABLE_TEXT},
     };
     return print_rows(out, options, json_object_get(reply, "config"), columns,
-                      options->verbose ? COUNT(columns) : COUNT(columns) - 1);
+                      options->verbose ? COUNT(columns) : COUNT(columns) - 2);
 }
 
 int occl_ctl_config(const struct occl_ctl_options *options, int argc, char **argv) {

@@ -21,7 +21,8 @@
 
 enum occl_ctl_exit {
     OCCL_CTL_FINE = 0,
-    OCCL_CTL_PROBLEM = 1,   /* it worked and found something wrong, or the verb failed */
+    OCCL_CTL_PROBLEM = 1,   /* it worked and found something wrong, the verb failed, or standard
+                               output could not be written */
     OCCL_CTL_USAGE = 2,     /* the command line is wrong */
     OCCL_CTL_NO_DAEMON = 3, /* not reachable: absent, silent, lost, of another version */
     OCCL_CTL_FORBIDDEN = 4, /* not permitted */
@@ -32,6 +33,7 @@ struct occl_ctl_options {
     const char *socket; /* NULL: the rule of client_lib/locate.h */
     const char *job;    /* filters; NULL or -1: all */
     const char *comm;
+    const char *tenant;
     int rank;
     bool json;
     bool no_headers;
@@ -40,6 +42,13 @@ struct occl_ctl_options {
     double watch_s; /* 0: once */
     int timeout_ms; /* for connecting and for each answer */
     struct occl_clock clock;
+};
+
+/* Which of the common options mean something to a subcommand; the others are refused. */
+enum occl_ctl_takes {
+    OCCL_CTL_FILTERS = 1,   /* --job, --comm, --rank, --tenant */
+    OCCL_CTL_WATCHES = 2,   /* --watch, and it repeats by itself, over one connection */
+    OCCL_CTL_REPEATABLE = 4 /* --watch, and the caller of run repeats it */
 };
 
 struct occl_ctl_command {
@@ -51,11 +60,16 @@ struct occl_ctl_command {
     /* Arguments without options; returns the exit code. NULL: parses its own line (run_own). */
     int (*run)(const struct occl_ctl_options *options, int argc, char **argv);
     int (*run_own)(const struct occl_ctl_options *options, int argc, char **argv);
+    uint32_t takes;               /* enum occl_ctl_takes */
+    void (*more_help)(FILE *out); /* below the options of --help; NULL: nothing */
 };
 
 /* The one table (commands.c), ended by a NULL name; NULL when there is no such subcommand. */
 const struct occl_ctl_command *occl_ctl_commands(void);
 const struct occl_ctl_command *occl_ctl_command_find(const char *name);
+
+/* The last part of every --help: what each exit status means. */
+void occl_ctl_exit_help(FILE *out);
 
 /* --socket, --timeout, --verbose, for use as a child parser; input is struct occl_ctl_options. */
 const struct argp *occl_ctl_connection_argp(void);
@@ -80,11 +94,20 @@ json_t *occl_ctl_ask(const struct occl_ctl_options *options, struct occl_admin *
 /* ---- results ---- */
 
 /* Prints one line "occlctl: text; hint" on stderr, and with --json an object with schema, status
- * and error on stdout. Returns the exit code that belongs to the status. */
+ * and error on stdout. Returns the exit code that belongs to the status. hint NULL: none. */
+int occl_ctl_fail_hint(const struct occl_ctl_options *options, int status, const char *text,
+                       const char *hint);
+/* The same with occl_ctl_hint(status). */
 int occl_ctl_fail(const struct occl_ctl_options *options, int status, const char *text);
+/* What to do about a failure to reach the daemon; NULL: nothing is known to help. Static. */
+const char *occl_ctl_hint(int status);
 int occl_ctl_exit_code(int status);
-/* Prints the object as one JSON document with "schema" in it. Takes the reference. */
-void occl_ctl_print_json(json_t *object);
+/* Prints the object as one JSON document with "schema" in it. Takes the reference. Returns code, or
+ * OCCL_CTL_PROBLEM where code is fine and memory was too short for the object (then NULL) or its
+ * text; whether stdout took it is seen at exit. */
+int occl_ctl_print_json(json_t *object, int code);
+/* False: standard output has failed, so there is no sense in printing more. */
+bool occl_ctl_output_works(void);
 
 /* Prints one answer as text and judges it; out is NULL when only the exit code is wanted. */
 typedef int occl_ctl_show_function(FILE *out, const struct occl_ctl_options *options,
@@ -108,6 +131,7 @@ int occl_ctl_ping(const struct occl_ctl_options *options, int argc, char **argv)
 int occl_ctl_version(const struct occl_ctl_options *options, int argc, char **argv);
 int occl_ctl_clean(const struct occl_ctl_options *options, int argc, char **argv);
 int occl_ctl_doctor(const struct occl_ctl_options *options, int argc, char **argv);
+void occl_ctl_set_help(FILE *out);
 int occl_ctl_run(const struct occl_ctl_options *options, int argc, char **argv);
 
 #endif

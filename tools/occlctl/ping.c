@@ -13,8 +13,7 @@ static int print_ping(const struct occl_ctl_options *options,
         if (json_object_set_new(reply, "socket", json_string(connection->socket)) != 0 ||
             json_object_set_new(reply, "took_ns", json_integer((json_int_t)took_ns)) != 0)
             return occl_ctl_fail(options, OCCL_E_NO_MEMORY, "out of memory");
-        occl_ctl_print_json(json_incref(reply));
-        return OCCL_CTL_FINE;
+        return occl_ctl_print_json(json_incref(reply), OCCL_CTL_FINE);
     }
     char took[OCCL_HUMAN_BYTES];
     (void)printf("occld ");
@@ -42,7 +41,7 @@ int occl_ctl_ping(const struct occl_ctl_options *options, int argc, char **argv)
         uint64_t took_ns = occl_clock_now_ns(&options->clock) - start_ns;
         code = print_ping(options, &connection, reply, took_ns);
         json_decref(reply);
-        if (options->watch_s <= 0 || fflush(stdout) != 0)
+        if (options->watch_s <= 0 || !occl_ctl_output_works())
             break;
         occl_clock_sleep_ns(&options->clock, (uint64_t)(options->watch_s * 1e9));
     }
@@ -69,10 +68,10 @@ int occl_ctl_version(const struct occl_ctl_options *options, int argc, char **ar
                 ? json_pack("{s:s, s:i, s:i}", "version", admin.daemon.version, "abi_version",
                             (int)admin.daemon.abi_version, "pid", (int)admin.daemon.pid)
                 : json_null();
-        occl_ctl_print_json(json_pack("{s:s, s:i, s:o, s:s}", "version", own, "schema",
-                                      OCCL_CTL_SCHEMA, "daemon", daemon, "daemon_error",
-                                      status == OCCL_OK ? "" : detail.text));
-        return OCCL_CTL_FINE;
+        return occl_ctl_print_json(json_pack("{s:s, s:i, s:o, s:s}", "version", own, "schema",
+                                             OCCL_CTL_SCHEMA, "daemon", daemon, "daemon_error",
+                                             status == OCCL_OK ? "" : detail.text),
+                                   OCCL_CTL_FINE);
     }
     (void)printf("occlctl %s\noccld   ", own); /* stdout is checked at exit, here and below */
     occl_table_safe_text(stdout, status == OCCL_OK ? admin.daemon.version : detail.text);

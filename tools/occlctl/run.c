@@ -9,6 +9,7 @@
 
 #include "shm_ipc/limits.h"
 #include "shm_ipc/unique_id.h"
+#include "shm_ipc/wire.h"
 
 enum {
     KEY_RANKS = 'n',
@@ -31,6 +32,40 @@ static const struct argp_option run_options[] = {
      "Daemon to start when none runs (default: beside occlctl, then PATH)", 0},
     {0},
 };
+
+/* The rules of the daemon, which would tell only once every rank runs and asks. */
+static int check_name(const char *what, bool tag, const char *name, struct occl_detail *detail) {
+    if (!name[0] || strlen(name) >= OCCL_NAME_BYTES)
+        return occl_detail_set(detail, OCCL_E_INVALID, 0, "%s: expected 1 to %d bytes, found %zu",
+                               what, OCCL_NAME_BYTES - 1, strlen(name));
+    if (tag && strpbrk(name, "@:/"))
+        return occl_detail_set(detail, OCCL_E_INVALID, 0,
+                               "%s '%s': '@', ':' and '/' are not allowed in it", what, name);
+    return occl_name_check(name, (uint32_t)strlen(name) + 1, what, detail);
+}
+
+static void check_names(struct argp_state *state, const struct occl_run_options *options) {
+    struct occl_detail detail = {.status = OCCL_OK};
+    /* Ranks inherit it; an empty one is none. */
+    const char *inherited = getenv("OCCL_TENANT_TAG"); /* lint: banned_calls: documented input */
+    int status = OCCL_OK;
+    if (options->job)
+        status = check_name("--job", false, options->job, &detail);
+    if (status == OCCL_OK && options->tag)
+        status = check_name("--tag", true, options->tag, &detail);
+    else if (status == OCCL_OK && inherited && inherited[0])
+        status = check_name("OCCL_TENANT_TAG", true, inherited, &detail);
+    if (status != OCCL_OK)
+        argp_error(state, "%s", detail.text);
+}
+
+/* Options before the word `run` have been parsed already, as if they were for a query. */
+static void check_common(struct argp_state *state, const struct occl_ctl_options *ctl) {
+    if (ctl->json || ctl->watch_s > 0 || ctl->no_headers || ctl->comm || ctl->tenant ||
+        ctl->rank >= 0)
+        argp_error(state, "--json, --watch, --no-headers and filters mean nothing here: the output "
+                          "is the ranks'");
+}
 
 static error_t parse_run(int key, char *arg, struct argp_state *state) {
     struct occl_run_options *options = state->input;
@@ -70,6 +105,8 @@ static error_t parse_run(int key, char *arg, struct argp_state *state) {
         options->argv = state->argv + state->next;
         return 0;
     case ARGP_KEY_END:
+        check_common(state, &options->ctl);
+        check_names(state, options);
         if (options->ranks == 0)
             argp_error(state, "how many ranks? (-n N)");
         if (!options->argv)
@@ -125,12 +162,20 @@ static int launch(const struct occl_run_options *options) {
     if (status == OCCL_OK)
         status = occl_run_watch(&run, signal_fd, &detail);
     occl_run_daemon_close(options, &daemon);
+    int code = status == OCCL_OK ? run.exit_code : OCCL_CTL_LAUNCHER;
+    if (status == OCCL_OK && run.output_error) {
+        (void)fprintf(stderr, "occlctl run: output of the ranks could not be written: %s\n",
+                      strerror(run.output_error)); /* nowhere else to report */
+        /* A rank that failed is the more important news. */
+        if (code == 0)
+            code = OCCL_CTL_LAUNCHER;
+    }
     if (status != OCCL_OK)
         (void)fprintf(stderr, "occlctl run: %s\n", detail.text); /* nowhere else to report */
     free(run.ranks);
     free(run.pipes);
     (void)close(signal_fd); /* the process ends */
-    return status == OCCL_OK ? run.exit_code : OCCL_CTL_LAUNCHER;
+    return code;
 }
 
 int occl_ctl_run(const struct occl_ctl_options *ctl, int argc, char **argv) {
@@ -142,8 +187,10 @@ int occl_ctl_run(const struct occl_ctl_options *ctl, int argc, char **argv) {
         .args_doc = "PROGRAM [ARGUMENT...]",
         .doc = "Launches the ranks of a program, which find each other with occl_init_env. Starts "
                "a private daemon if none runs; it ends with its last job.\v"
-               "Exit status: that of the first rank that did not end with 0; 128 plus the number "
-               "of the signal that ended it; 125 when the launcher itself failed.",
+               "Exit status: 0 when all ranks ended with 0; else that of the first rank that did "
+               "not, or 128 plus the number of the signal that ended it; 125 when the launcher "
+               "itself failed: its command line, no daemon, a program that cannot be started, "
+               "labelled output that could not be written.",
         .children = children,
     };
     /* The codes of the program own the numbers below 125, so a wrong command line is ours too. */

@@ -61,6 +61,7 @@ struct occl_run_pipe {
     int rank;
     char *line; /* the beginning of a line that has not ended */
     size_t line_bytes;
+    int error; /* errno of the first line that could not be written, 0: none */
 };
 
 struct occl_run_rank {
@@ -79,6 +80,7 @@ struct occl_run {
     int alive;
     int exit_code; /* of the first rank that did not end with 0 */
     bool failed;
+    int output_error; /* errno: --label could not write a line; 0: all is written */
 };
 
 /* Starts all ranks. On an error those already started have been killed. */
@@ -95,8 +97,9 @@ int occl_run_watch(struct occl_run *run, int signal_fd, struct occl_detail *deta
 /* Sends a signal to all ranks that live. */
 void occl_run_signal(const struct occl_run *run, int number);
 
-/* Reads what has come and writes the complete lines with their rank. False when the pipe has ended;
- * it is closed then. */
+/* Reads what has come and writes the complete lines with their rank; waits for an output that takes
+ * no more. False when the pipe has ended; it is closed then. An output that fails is noted in
+ * pipe->error and takes nothing from the ranks. */
 bool occl_run_output_read(struct occl_run_pipe *pipe);
 
 #endif

@@ -2,6 +2,7 @@
 /* Lines of ranks with their rank in front. A line is written whole, so that ranks do not mix inside
  * a line; one that never ends is cut at LINE_BYTES_MAX. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +13,15 @@
 
 #define LINE_BYTES_MAX 65536
 
+/* Waits until an output that does not block by itself takes more. */
+static void wait_writable(int fd) {
+    struct pollfd output = {.fd = fd, .events = POLLOUT};
+    (void)poll(&output, 1, -1); /* an error shows at the next write */
+}
+
 /* Writes all of it; an output that is gone takes nothing from the ranks, so errors end the attempt
- * and the rank goes on. */
-static void write_line(int fd, int rank, const char *text, size_t bytes) {
+ * and the rank goes on. Returns 0 or an errno. */
+static int write_line(int fd, int rank, const char *text, size_t bytes) {
     char prefix[16];
     int prefix_bytes = snprintf(prefix, sizeof prefix, "%d: ", rank);
     struct iovec parts[3] = {{prefix, (size_t)prefix_bytes},
@@ -23,10 +30,12 @@ static void write_line(int fd, int rank, const char *text, size_t bytes) {
     int first = 0;
     while (first < 3) {
         ssize_t wrote = writev(fd, parts + first, 3 - first);
-        if (wrote < 0 && errno == EINTR)
+        if (wrote < 0 && errno == EAGAIN)
+            wait_writable(fd);
+        if (wrote < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
         if (wrote < 0)
-            return;
+            return errno;
         while (first < 3 && (size_t)wrote >= parts[first].iov_len)
             wrote -= (ssize_t)parts[first++].iov_len;
         if (first < 3) {
@@ -34,6 +43,14 @@ static void write_line(int fd, int rank, const char *text, size_t bytes) {
             parts[first].iov_len -= (size_t)wrote;
         }
     }
+    return 0;
+}
+
+static void flush_line(struct occl_run_pipe *pipe) {
+    int error = write_line(pipe->to, pipe->rank, pipe->line, pipe->line_bytes);
+    if (error && !pipe->error)
+        pipe->error = error;
+    pipe->line_bytes = 0;
 }
 
 static void take_text(struct occl_run_pipe *pipe, const char *text, size_t bytes) {
@@ -50,8 +67,7 @@ static void take_text(struct occl_run_pipe *pipe, const char *text, size_t bytes
         text += part + whole;
         bytes -= part + whole;
         if (whole || pipe->line_bytes == LINE_BYTES_MAX) {
-            write_line(pipe->to, pipe->rank, pipe->line, pipe->line_bytes);
-            pipe->line_bytes = 0;
+            flush_line(pipe);
         }
     }
 }
@@ -68,10 +84,9 @@ bool occl_run_output_read(struct occl_run_pipe *pipe) {
         return true;
     }
     if (pipe->line_bytes > 0)
-        write_line(pipe->to, pipe->rank, pipe->line, pipe->line_bytes);
+        flush_line(pipe);
     free(pipe->line);
     pipe->line = NULL;
-    pipe->line_bytes = 0;
     (void)close(pipe->fd); /* read to its end */
     pipe->fd = -1;
     return false;

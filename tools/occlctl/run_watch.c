@@ -178,12 +178,14 @@ static nfds_t list_descriptors(const struct occl_run *run, int signal_fd, struct
     return count;
 }
 
-static void close_pipes(const struct occl_run *run) {
+static void close_pipes(struct occl_run *run) {
     int pipes = run->pipes ? 2 * run->options->ranks : 0;
     for (int i = 0; i < pipes; i++) {
         if (run->pipes[i].fd >= 0)
             (void)close(run->pipes[i].fd); /* who still holds it has had his time */
         free(run->pipes[i].line);
+        if (!run->output_error)
+            run->output_error = run->pipes[i].error;
     }
 }
 
