@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "daemon/occld.h"
-#include "shm_ipc/fdpass.h"
 
 #define MESSAGES_PER_ROUND 32
 /* How long we wait for the pidfd of a process that is on its way out, to learn its cause. */
@@ -86,15 +85,36 @@ static void socket_ended(struct occl_session *session) {
 
 /* ---- what the loop reports ---- */
 
+/* Into the daemon's inbox, without room for descriptors: the kernel drops those that came along. A
+ * descriptor of a file system that the client serves itself would hang us in close, which waits for
+ * that server's answer. Processes are known by the socket's credentials instead. */
+static int receive(struct occl_session *session, uint32_t *out_bytes, struct occl_detail *detail) {
+    struct occl_daemon *daemon = session->daemon;
+    struct iovec inbox = {daemon->inbox, sizeof daemon->inbox};
+    struct msghdr message = {.msg_iov = &inbox, .msg_iovlen = 1};
+    ssize_t got;
+    do {
+        got = recvmsg(session->socket_watch.fd, &message, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == EAGAIN)
+        return OCCL_WOULD_BLOCK;
+    /* An empty datagram is no message either, so it may end the connection like its end. */
+    if (got <= 0)
+        return occl_detail_set(detail, OCCL_E_DAEMON_LOST, got < 0 ? errno : 0, "connection ended");
+    if (message.msg_flags & MSG_TRUNC)
+        return occl_detail_set(detail, OCCL_E_TRUNCATED, 0, "datagram longer than %zu bytes",
+                               sizeof daemon->inbox);
+    *out_bytes = (uint32_t)got;
+    return OCCL_OK;
+}
+
 static void read_messages(struct occl_session *session) {
     struct occl_daemon *daemon = session->daemon;
     for (int i = 0; i < MESSAGES_PER_ROUND && session->phase != OCCL_PHASE_ENDING; i++) {
-        int fds[OCCL_MESSAGE_FDS_MAX];
-        uint32_t fd_count;
-        uint32_t bytes;
+        int no_fds[OCCL_MESSAGE_FDS_MAX] = {-1, -1};
+        uint32_t bytes = 0;
         struct occl_detail detail;
-        int status = occl_fd_recv(session->socket_watch.fd, daemon->inbox, sizeof daemon->inbox,
-                                  false, &bytes, fds, &fd_count, &detail);
+        int status = receive(session, &bytes, &detail);
         if (status == OCCL_WOULD_BLOCK)
             return;
         if (status == OCCL_E_DAEMON_LOST) {
@@ -107,8 +127,7 @@ static void read_messages(struct occl_session *session) {
             occl_session_end(session, OCCL_CAUSE_PROTOCOL, "%s", detail.text);
             return;
         }
-        occl_dispatch(session, bytes, fds);
-        occl_fd_close_all(fds);
+        occl_dispatch(session, bytes, no_fds);
     }
 }
 

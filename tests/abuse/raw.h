@@ -13,6 +13,7 @@
 struct raw_client {
     uint64_t random;
     const char *socket;
+    int answer_s; /* how long raw_answer waits */
     int fd;
     uint64_t request;
     struct occl_session_page *page;
@@ -47,7 +48,7 @@ void raw_drop(struct raw_client *e);
 
 /* Sends a message after its header was filled in; does not wait. */
 bool raw_post(struct raw_client *e, void *message, uint32_t bytes, uint32_t type);
-/* The answer to the last request, OCCL_MESSAGE_BYTES_MAX long; false when none comes in 2 s. */
+/* The answer to the last request, OCCL_MESSAGE_BYTES_MAX long; false when none comes in time. */
 bool raw_answer(struct raw_client *e, void *buffer, int fds[OCCL_MESSAGE_FDS_MAX]);
 
 /* Asks the daemon on a connection of its own and measures from connect to answer: seconds, or -1.

@@ -63,7 +63,7 @@ static int bystander(struct world_rank *me) {
 /* A process of its own, because the user changes: another tenant, whose processes are not dumpable,
  * so that their private buffers are staged. */
 static pid_t start_bystanders(struct world *w, struct scene_shared *s) {
-    fflush(stderr);
+    (void)fflush(NULL);
     pid_t pid = fork();
     if (pid)
         return pid;
@@ -80,6 +80,7 @@ void scene_become_enemy(void) {
     if (getuid() == 0 && (setgid(SCENE_ENEMY_UID) || setuid(SCENE_ENEMY_UID)))
         _exit(98);
 }
+
 /* ---- what the daemon holds ---- */
 
 struct scene_holdings scene_holdings_of(pid_t pid) {
