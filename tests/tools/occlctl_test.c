@@ -430,7 +430,9 @@ static void set_translates_words(void **state) {
 
 static void why_without_a_problem_is_0(void **state) {
     (void)state;
-    HAS(shell_expect(0, "%s why", ctl)->out, "nothing is wrong");
+    HAS(shell_expect(0, "%s why", ctl)->out, "nothing is wrong: ");
+    HAS(shell_expect(0, "%s why --job nobody", ctl)->out,
+        "nothing is wrong where the filters look");
 }
 
 static void why_names_culprits_and_cycles(void **state) {

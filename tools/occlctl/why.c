@@ -186,8 +186,11 @@ static int show_why(FILE *out, const struct occl_ctl_options *options, const jso
     json_array_foreach(json_object_get(reply, "waits"), index, item) print_wait(out, item, style);
     json_array_foreach(json_object_get(reply, "forming"), index, item)
         print_forming(out, item, style);
+    /* A name that nobody has would read as good news. */
+    bool filtered = options->job || options->comm || options->tenant || options->rank >= 0;
     if (!problem)
-        (void)fputs("nothing is wrong: no op waits longer than is normal\n", out);
+        (void)fprintf(out, "nothing is wrong%s: no op waits longer than is normal\n",
+                      filtered ? " where the filters look" : "");
     return code;
 }
 
