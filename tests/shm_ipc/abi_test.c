@@ -102,17 +102,15 @@ static void list_session(struct text *text) {
 
 static void list_record(struct text *text) {
     S(occl_line)
-    M(occl_line, ready)
-    M(occl_line, peers)
+    M(occl_line, flag)
+    M(occl_line, count)
     M(occl_line, tag)
     M(occl_line, instance)
-    M(occl_line, count_low)
-    M(occl_line, count_high)
     M(occl_line, kind)
     M(occl_line, dtype)
     M(occl_line, redop)
-    M(occl_line, selection_version)
     M(occl_line, root)
+    M(occl_line, peers)
     M(occl_line, program_id)
     M(occl_line, u)
     M(occl_line, submit_ticks)
@@ -121,14 +119,15 @@ static void list_record(struct text *text) {
     M(occl_line, busy)
     M(occl_line, inlined)
     S(occl_record)
-    M(occl_record, word)
     M(occl_record, state)
-    M(occl_record, arrived)
-    M(occl_record, left)
+    M(occl_record, event)
     M(occl_record, sleepers)
     M(occl_record, strands_next)
     M(occl_record, strands_done)
     M(occl_record, lanes_busy)
+    S(occl_claim)
+    M(occl_claim, word)
+    M(occl_claim, left)
     S(occl_rank_note)
     M(occl_rank_note, last_key)
     M(occl_rank_note, last_kind)
@@ -154,6 +153,7 @@ static void list_record(struct text *text) {
     M(occl_comm_page, payload_offset)
     M(occl_comm_page, payload_stride)
     M(occl_comm_page, payload_chunk_bytes)
+    M(occl_comm_page, claims_offset)
     M(occl_comm_page, comm_state)
     M(occl_comm_page, dead_mask)
     M(occl_comm_page, probe_nonce)
@@ -248,6 +248,41 @@ static void status_numbers_are_fixed(void **state) {
     for (int status = -300; status < 300; status++)
         named += strcmp(occl_status_name(status), "UNKNOWN") != 0;
     assert_int_equal(named, sizeof expected / sizeof *expected);
+}
+
+/* What two programs built apart write into one page and read there. */
+static void record_numbers_are_fixed(void **state) {
+    (void)state;
+    static const uint32_t numbers[][2] = {
+        {OCCL_REC_OPEN, 0},
+        {OCCL_REC_LOCAL, 2},
+        {OCCL_REC_DONE, 3},
+        {OCCL_REC_ABORTED, 4},
+        {OCCL_FLAG_READY, 1},
+        {OCCL_FLAG_POISONED, 2},
+        {OCCL_FLAG_BLOCKED, 4},
+        {OCCL_FLAG_IN_PAGE, 8},
+        {OCCL_FLAG_SOURCE, 16},
+        {OCCL_FLAG_LEFT, 32},
+        {OCCL_FLAG_SELECTION_SHIFT, 8},
+        {OCCL_COMM_LIVE, 0},
+        {OCCL_COMM_FAILED, 1},
+        {OCCL_COMM_REVOKED, 2},
+        {OCCL_COMM_ABORTED, 3},
+        {OCCL_LINE_PEERS_ALL, 0xffff},
+        {OCCL_PAIRS, 64},
+        {OCCL_SINGLES, 128},
+        {OCCL_RUNS, 4},
+        {OCCL_RUN_OPS, 16},
+        {OCCL_RECORDS, 256},
+        {OCCL_CLAIMS, 196},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        assert_int_equal(numbers[i][0], numbers[i][1]);
+    assert_int_equal(occl_flag_make(0xa1b2c3d4e5f6, OCCL_FLAG_READY), 0xa1b2c3d4e5f60001);
+    assert_int_equal(OCCL_WORD_CLAIMED, 0x0001000000000000);
+    assert_int_equal(OCCL_WORD_OVERFLOW_ONE, 0x0002000000000000);
+    assert_int_equal(OCCL_WORD_PRINT_MASK, 0x0000ffffffffffff);
 }
 
 static void detail_keeps_status_and_cause(void **state) {
@@ -406,6 +441,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(abi_matches_golden_list),
         cmocka_unit_test(status_numbers_are_fixed),
+        cmocka_unit_test(record_numbers_are_fixed),
         cmocka_unit_test(detail_keeps_status_and_cause),
         cmocka_unit_test(well_formed_messages_pass),
         cmocka_unit_test(malformed_messages_are_refused),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrival records one step at a time: exact places, the rules of entering, the one decision, the
- * reset by the last one out, lanes, and the checks of a page's header. */
+/* Arrival records: where an op's record is, the rules of entering its claim, what a line holds, and
+ * the checks of a page's header. How ops end: record_decide_test.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,160 +10,248 @@
 
 #include <cmocka.h>
 
-#include "shm_ipc/record.h"
-#include "tests/shm_ipc/stress.h"
+#include "tests/shm_ipc/records.h"
 
 #define MEMBERS 3u
-
-static struct occl_record *new_record(void) {
-    struct occl_record *rec = calloc(1, occl_record_stride(MEMBERS));
-    assert_non_null(rec);
-    return rec;
-}
-
-static struct occl_op_key collective(uint32_t tag, uint32_t instance) {
-    struct occl_op_key key = {OCCL_PEERS_ALL, tag, instance};
-    return key;
-}
+/* Instances of one tag that are alive at the same time. */
+#define LIVE (1u << 22)
 
 /* ---- places ---- */
 
-static void collective_places_are_exact(void **state) {
-    (void)state;
-    static const uint32_t tags[] = {0, 1, 2, 77, 0x12345678, OCCL_TAG_LIMIT - 1};
-    const uint32_t instances = (1u << 22) / STRESS_DIVISOR;
-    for (size_t t = 0; t < sizeof tags / sizeof *tags; t++) {
-        uint32_t start = occl_place_of(collective(tags[t], 0), OCCL_RECORDS).slot;
-        uint64_t wrong = 0;
-        for (uint32_t i = 0; i < instances; i++) {
-            struct occl_place p = occl_place_of(collective(tags[t], i), OCCL_RECORDS);
-            /* The key can be read back from its place: no two keys share one. */
-            uint32_t low = (p.slot - start) & (OCCL_RECORDS - 1);
-            uint32_t upper = (uint32_t)(p.print & 0xffff);
-            wrong += p.slot >= OCCL_RECORDS || p.print >> 16 != tags[t] ||
-                     (upper * OCCL_RECORDS | low) != i;
+/* Whether two of the LIVE instances from `first` on have the same slot and print: for each slot a
+ * bit for each of the 2^16 prints that a tag has there. */
+static uint64_t shared_places(uint32_t tag, uint32_t first, uint32_t slot_from, uint32_t slot_to) {
+    uint8_t *seen = calloc(OCCL_RECORDS, 8192);
+    uint64_t wrong = 0;
+    assert_non_null(seen);
+    for (uint32_t i = 0; i < LIVE; i++) {
+        struct occl_place p = occl_place_of(records_collective(tag, first + i));
+        if (p.slot < slot_from || p.slot >= slot_to || p.print >> 16 != tag) {
+            wrong++;
+            continue;
         }
-        assert_int_equal(wrong, 0);
+        uint32_t low = (uint32_t)p.print & 0xffff;
+        uint8_t *byte = &seen[p.slot * 8192 + low / 8], bit = (uint8_t)(1u << low % 8);
+        wrong += (*byte & bit) != 0;
+        *byte |= bit;
+    }
+    free(seen);
+    return wrong;
+}
+
+static void tagged_places_are_exact(void **state) {
+    (void)state;
+    static const uint32_t tags[] = {1, 77, 0x12345678, OCCL_TAG_LIMIT - 1};
+    for (size_t t = 0; t < sizeof tags / sizeof *tags; t++)
+        assert_int_equal(shared_places(tags[t], 0, OCCL_PAIRS, OCCL_CLAIM_RUN_FIRST), 0);
+    /* Also where the counter wraps. */
+    assert_int_equal(shared_places(5, UINT32_MAX - LIVE / 2, OCCL_PAIRS, OCCL_CLAIM_RUN_FIRST), 0);
+}
+
+static void untagged_places_are_exact(void **state) {
+    (void)state;
+    assert_int_equal(shared_places(0, 0, OCCL_CLAIM_RUN_FIRST, OCCL_RECORDS), 0);
+    assert_int_equal(shared_places(0, UINT32_MAX - LIVE / 2, OCCL_CLAIM_RUN_FIRST, OCCL_RECORDS),
+                     0);
+}
+
+static void untagged_stream_walks_through_runs(void **state) {
+    (void)state;
+    struct occl_place last = occl_place_of(records_collective(0, 4096 * OCCL_RUN_OPS - 1));
+    for (uint32_t i = 4096 * OCCL_RUN_OPS; i < 8192 * OCCL_RUN_OPS; i++) {
+        struct occl_place p = occl_place_of(records_collective(0, i));
+        if (i % OCCL_RUN_OPS == 0) {
+            /* Another run, at its first record: the stream never skips ops of a claim. */
+            assert_int_not_equal(occl_claim_index(p.slot), occl_claim_index(last.slot));
+            assert_int_equal(occl_claim_first(occl_claim_index(p.slot)), p.slot);
+        } else {
+            assert_int_equal(p.slot, last.slot + 1);
+            assert_int_equal(p.print, last.print);
+        }
+        last = p;
     }
 }
 
-static void wrapped_instances_keep_their_distance(void **state) {
+static void every_record_is_used(void **state) {
     (void)state;
-    /* Live instances of one tag span at most 2^22 numbers, also across the end of the counter. */
-    for (uint32_t i = 0; i < 1000; i++) {
-        uint32_t now = UINT32_MAX - 500 + i;
-        struct occl_place a = occl_place_of(collective(5, now), OCCL_RECORDS);
-        struct occl_place b = occl_place_of(collective(5, now + (1u << 22) - 1), OCCL_RECORDS);
-        assert_true(a.slot != b.slot || a.print != b.print);
+    uint32_t used[OCCL_RECORDS] = {0};
+    const uint32_t ops = 64 * OCCL_RECORDS;
+    static const uint32_t ends[] = {0, OCCL_PAIRS, OCCL_CLAIM_RUN_FIRST, OCCL_RECORDS};
+    for (uint32_t i = 0; i < ops; i++) {
+        used[occl_place_of(records_pair(i % 8, (i + 1) % 8, i / 64, i % 64)).slot]++;
+        used[occl_place_of(records_collective(1 + i % 64, i / 64)).slot]++;
+        used[occl_place_of(records_collective(0, i)).slot]++;
+    }
+    for (int part = 0; part < 3; part++) {
+        uint32_t mean = ops / (ends[part + 1] - ends[part]), sum = 0;
+        for (uint32_t slot = ends[part]; slot < ends[part + 1]; slot++) {
+            assert_in_range(used[slot], mean / 4, mean * 4);
+            sum += used[slot];
+        }
+        /* Each kind has its own: a lane relies on the number of members. */
+        assert_int_equal(sum, ops);
     }
 }
 
 static void pairs_never_look_like_collectives(void **state) {
     (void)state;
-    uint32_t used[OCCL_RECORDS] = {0};
-    for (uint32_t i = 0; i < 64 * OCCL_RECORDS; i++) {
-        struct occl_op_key key = {(i % 8) << 16 | (i + 1) % 8, i / 64, i % 64};
-        struct occl_place p = occl_place_of(key, OCCL_RECORDS);
+    for (uint32_t i = 0; i < 10000; i++) {
+        struct occl_place p = occl_place_of(records_pair(i % 64, (i + 1) % 64, i % 5, i));
         assert_int_equal(p.print >> 47, 1);
-        assert_true(p.slot < OCCL_RECORDS);
-        used[p.slot]++;
+        assert_true(p.print <= OCCL_WORD_PRINT_MASK);
+        assert_true(p.slot < OCCL_PAIRS);
+        /* The way back is another op, and so is every other tag and instance. */
+        assert_true(p.print != occl_place_of(records_pair((i + 1) % 64, i % 64, i % 5, i)).print);
+        assert_true(p.print != occl_place_of(records_pair(i % 64, (i + 1) % 64, 7, i)).print);
+        assert_true(p.print !=
+                    occl_place_of(records_pair(i % 64, (i + 1) % 64, i % 5, i + 1)).print);
     }
-    for (uint32_t i = 0; i < OCCL_RECORDS; i++)
-        assert_in_range(used[i], 16, 256);
-    assert_int_equal(
-        occl_place_of(collective(OCCL_TAG_LIMIT - 1, UINT32_MAX), OCCL_RECORDS).print >> 47, 0);
+    assert_int_equal(occl_place_of(records_collective(OCCL_TAG_LIMIT - 1, UINT32_MAX)).print >> 47,
+                     0);
+}
+
+static void claims_cover_the_records(void **state) {
+    (void)state;
+    uint32_t slot = 0;
+    for (uint32_t index = 0; index < OCCL_CLAIMS; index++) {
+        assert_int_equal(occl_claim_first(index), slot);
+        assert_int_equal(occl_claim_records(index),
+                         index < OCCL_CLAIM_RUN_FIRST ? 1 : OCCL_RUN_OPS);
+        assert_int_equal(occl_claim_members(index, 17), index < OCCL_PAIRS ? 2 : 17);
+        /* One rank sends to itself: that is two members, too. */
+        assert_int_equal(occl_claim_members(index, 1), index < OCCL_PAIRS ? 2 : 1);
+        for (uint32_t i = 0; i < occl_claim_records(index); i++)
+            assert_int_equal(occl_claim_index(slot++), index);
+    }
+    assert_int_equal(slot, OCCL_RECORDS);
 }
 
 /* ---- entering ---- */
 
 static void first_claims_and_others_join(void **state) {
     (void)state;
-    struct occl_record *rec = new_record();
-    assert_int_equal(occl_record_enter(rec, 0, true), OCCL_ENTER_CLAIMED);
-    assert_int_equal(occl_record_enter(rec, 0, true), OCCL_ENTER_JOINED);
-    assert_int_equal(rec->word, OCCL_WORD_CLAIMED);
-    free(rec);
+    struct occl_claim claim = {0, 0, {0}};
+    assert_int_equal(occl_claim_enter(&claim, 0, true), OCCL_ENTER_CLAIMED);
+    assert_int_equal(occl_claim_enter(&claim, 0, true), OCCL_ENTER_JOINED);
+    assert_int_equal(occl_claim_enter(&claim, 0, false), OCCL_ENTER_JOINED);
+    assert_int_equal(claim.word, OCCL_WORD_CLAIMED);
+    struct occl_claim other = {0, 0, {0}};
+    assert_int_equal(occl_claim_enter(&other, OCCL_WORD_PRINT_MASK, false), OCCL_ENTER_CLAIMED);
+    assert_int_equal(other.word, OCCL_WORD_CLAIMED | OCCL_WORD_PRINT_MASK);
 }
 
-static void busy_slot_sends_to_the_ring(void **state) {
+static void busy_claim_sends_to_the_ring(void **state) {
     (void)state;
-    struct occl_record *rec = new_record();
-    assert_int_equal(occl_record_enter(rec, 11, true), OCCL_ENTER_CLAIMED);
-    assert_int_equal(occl_record_enter(rec, 22, false), OCCL_ENTER_RING);
-    assert_int_equal(rec->word, OCCL_WORD_CLAIMED | 11);
-    assert_int_equal(occl_record_enter(rec, 22, true), OCCL_ENTER_RING);
-    assert_int_equal(rec->word, OCCL_WORD_OVERFLOW_ONE | OCCL_WORD_CLAIMED | 11);
-    /* The op that is there goes on. */
-    assert_int_equal(occl_record_enter(rec, 11, true), OCCL_ENTER_JOINED);
-    free(rec);
+    struct occl_claim claim = {0, 0, {0}};
+    assert_int_equal(occl_claim_enter(&claim, 11, true), OCCL_ENTER_CLAIMED);
+    assert_int_equal(occl_claim_enter(&claim, 22, false), OCCL_ENTER_RING);
+    assert_int_equal(claim.word, OCCL_WORD_CLAIMED | 11);
+    assert_int_equal(occl_claim_enter(&claim, 22, true), OCCL_ENTER_RING);
+    assert_int_equal(claim.word, OCCL_WORD_OVERFLOW_ONE | OCCL_WORD_CLAIMED | 11);
+    /* The ops that are there go on. */
+    assert_int_equal(occl_claim_enter(&claim, 11, true), OCCL_ENTER_JOINED);
+    occl_claim_overflow_drop(&claim);
+    assert_int_equal(claim.word, OCCL_WORD_CLAIMED | 11);
 }
 
-static void overflow_keeps_the_slot_closed(void **state) {
+static void overflow_keeps_the_claim_closed(void **state) {
     (void)state;
-    struct occl_record *rec = new_record();
-    (void)occl_record_enter(rec, 11, true);
-    (void)occl_record_enter(rec, 22, true);
-    for (uint32_t i = 0; i < MEMBERS; i++)
-        occl_record_leave(rec, MEMBERS);
-    assert_int_equal(rec->word, OCCL_WORD_OVERFLOW_ONE);
-    /* Its second member must follow the first one into the ring, and a third op must not overtake.
-     */
-    assert_int_equal(occl_record_enter(rec, 22, true), OCCL_ENTER_RING);
-    assert_int_equal(occl_record_enter(rec, 33, true), OCCL_ENTER_RING);
-    for (int i = 0; i < 3; i++)
-        occl_record_overflow_drop(rec);
-    assert_int_equal(rec->word, 0);
-    assert_int_equal(occl_record_enter(rec, 33, true), OCCL_ENTER_CLAIMED);
-    free(rec);
+    struct occl_records m = records_new(MEMBERS);
+    static const uint32_t indices[] = {OCCL_PAIRS + 7, OCCL_CLAIM_RUN_FIRST + 1};
+    for (size_t k = 0; k < sizeof indices / sizeof *indices; k++) {
+        struct occl_claim *claim = occl_claim_at(&m, indices[k]);
+        (void)occl_claim_enter(claim, 11, true);
+        (void)occl_claim_enter(claim, 22, true);
+        for (uint32_t i = 0; i < MEMBERS; i++)
+            occl_claim_leave(&m, indices[k]);
+        assert_int_equal(claim->word, OCCL_WORD_OVERFLOW_ONE);
+        /* The op's second member must follow the first one into the ring, and a third op must not
+         * overtake. */
+        assert_int_equal(occl_claim_enter(claim, 22, true), OCCL_ENTER_RING);
+        assert_int_equal(occl_claim_enter(claim, 33, true), OCCL_ENTER_RING);
+        assert_int_equal(occl_claim_enter(claim, 0, false), OCCL_ENTER_RING);
+        for (int i = 0; i < 3; i++)
+            occl_claim_overflow_drop(claim);
+        assert_int_equal(claim->word, 0);
+        assert_int_equal(occl_claim_enter(claim, 33, true), OCCL_ENTER_CLAIMED);
+    }
+    records_free(&m);
 }
 
 static void full_counter_refuses(void **state) {
     (void)state;
-    struct occl_record *rec = new_record();
-    (void)occl_record_enter(rec, 11, true);
+    struct occl_claim claim = {0, 0, {0}};
+    (void)occl_claim_enter(&claim, 11, true);
     for (uint32_t i = 0; i < OCCL_WORD_OVERFLOW_MAX; i++)
-        assert_int_equal(occl_record_enter(rec, 22, true), OCCL_ENTER_RING);
-    uint64_t word = rec->word;
-    assert_int_equal(occl_record_enter(rec, 22, true), OCCL_ENTER_FULL);
-    assert_int_equal(rec->word, word);
-    occl_record_overflow_drop(rec);
-    assert_int_equal(occl_record_enter(rec, 22, true), OCCL_ENTER_RING);
-    free(rec);
+        assert_int_equal(occl_claim_enter(&claim, 22, true), OCCL_ENTER_RING);
+    uint64_t word = claim.word;
+    assert_int_equal(occl_claim_enter(&claim, 22, true), OCCL_ENTER_FULL);
+    assert_int_equal(claim.word, word);
+    assert_int_equal(occl_claim_enter(&claim, 11, true), OCCL_ENTER_JOINED);
+    occl_claim_overflow_drop(&claim);
+    assert_int_equal(occl_claim_enter(&claim, 22, true), OCCL_ENTER_RING);
 }
 
-/* ---- arriving and comparing ---- */
+static void scribbled_count_stays_closed(void **state) {
+    (void)state;
+    /* Dropping from 0 wraps: nothing but the count changes, and nobody claims. */
+    struct occl_claim claim = {OCCL_WORD_CLAIMED | 11, 0, {0}};
+    occl_claim_overflow_drop(&claim);
+    assert_int_equal(claim.word & ~(0ull - OCCL_WORD_OVERFLOW_ONE), OCCL_WORD_CLAIMED | 11);
+    assert_int_equal(occl_claim_enter(&claim, 22, true), OCCL_ENTER_FULL);
+    claim.word = 0;
+    occl_claim_overflow_drop(&claim);
+    assert_int_equal(occl_claim_enter(&claim, 22, true), OCCL_ENTER_FULL);
+}
 
-static const struct occl_signature sample = {OCCL_OP_ALL_REDUCE, 7, 4, 1, 2, 9, 0,
-                                             0x123456789abull};
+/* ---- lines ---- */
 
 static void lines_hold_key_and_signature(void **state) {
     (void)state;
-    struct occl_record *rec = new_record();
-    struct occl_line *line = occl_line_at(rec, 1);
-    occl_line_fill(line, collective(5, 6), &sample);
-    struct occl_signature back = occl_line_signature(line);
-    assert_memory_equal(&back, &sample, sizeof back);
-    assert_int_equal(line->tag, 5);
-    assert_int_equal(line->instance, 6);
-    assert_int_equal(line->peers, OCCL_PEERS_ALL);
-    assert_int_equal(occl_record_arrive(rec, line, OCCL_LINE_BLOCKED), 1);
-    assert_int_equal(line->ready, OCCL_LINE_BLOCKED);
-    assert_int_equal(occl_record_arrive(rec, occl_line_at(rec, 0), OCCL_LINE_ASYNC), 2);
-    assert_int_equal(occl_line_at(rec, 0)->ready, OCCL_LINE_ASYNC);
-    free(rec);
+    static const struct occl_signature signatures[] = {
+        {OCCL_OP_ALL_REDUCE, 7, 4, 255, 2, 9, 0, 0x123456789abull},
+        {OCCL_OP_BROADCAST, 1, 0, 0, 63, 65535, 0, UINT64_MAX},
+        {OCCL_OP_SEND, 255, 255, 0, 0, 0, 0, 0},
+    };
+    const struct occl_op_key keys[] = {
+        records_collective(5, 6),  records_collective(0, UINT32_MAX),
+        records_pair(0, 0, 1, 2),  records_pair(63, 1, OCCL_TAG_LIMIT - 1, UINT32_MAX),
+        records_pair(1, 63, 0, 0), records_pair(63, 63, 3, 4),
+    };
+    for (size_t s = 0; s < sizeof signatures / sizeof *signatures; s++) {
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+            struct occl_line line;
+            memset(&line, 0xa5, sizeof line);
+            occl_line_fill(&line, keys[k], &signatures[s]);
+            /* Filling publishes nothing. */
+            assert_true(line.flag == 0xa5a5a5a5a5a5a5a5);
+            assert_int_equal(line.u.tiny[0], 0xa5);
+            /* The version of the selection table comes with the flag. */
+            line.flag = occl_flag_make(
+                1, signatures[s].selection_version << OCCL_FLAG_SELECTION_SHIFT | OCCL_FLAG_READY);
+            struct occl_signature sig = occl_line_signature(&line);
+            struct occl_op_key key = occl_line_key(&line);
+            assert_memory_equal(&sig, &signatures[s], sizeof sig);
+            assert_memory_equal(&key, &keys[k], sizeof key);
+        }
+    }
 }
+
+static const struct occl_signature sample = {OCCL_OP_ALL_REDUCE, 7, 4, 0, 2, 9, 0,
+                                             0x123456789abull};
 
 static void mismatch_names_field_and_rank(void **state) {
     (void)state;
     static const enum occl_signature_field fields[] = {
         OCCL_FIELD_KIND,  OCCL_FIELD_DTYPE,   OCCL_FIELD_REDOP, OCCL_FIELD_ROOT,
-        OCCL_FIELD_COUNT, OCCL_FIELD_PROGRAM, OCCL_FIELD_KEY};
+        OCCL_FIELD_COUNT, OCCL_FIELD_PROGRAM, OCCL_FIELD_KEY,   OCCL_FIELD_KEY};
+    struct occl_records m = records_new(MEMBERS);
+    struct occl_record *rec = occl_record_at(&m, 0);
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++) {
-        struct occl_record *rec = new_record();
         uint32_t index = 99;
         for (uint32_t i = 0; i < MEMBERS; i++) {
             struct occl_signature s = sample;
-            struct occl_op_key key = collective(5, 6);
+            struct occl_op_key key = records_collective(5, 6);
             if (i == 2) {
                 s.kind += fields[f] == OCCL_FIELD_KIND;
                 s.dtype += fields[f] == OCCL_FIELD_DTYPE;
@@ -171,19 +259,22 @@ static void mismatch_names_field_and_rank(void **state) {
                 s.root += fields[f] == OCCL_FIELD_ROOT;
                 s.count += (uint64_t)(fields[f] == OCCL_FIELD_COUNT) << 40;
                 s.program_id += fields[f] == OCCL_FIELD_PROGRAM;
-                key.instance += fields[f] == OCCL_FIELD_KEY;
+                key.instance += f == 6;
+                key.peers = f == 7 ? 0x10000u : key.peers;
             }
             occl_line_fill(occl_line_at(rec, i), key, &s);
-            if (i != 2)
-                (void)occl_record_arrive(rec, occl_line_at(rec, i), OCCL_LINE_ASYNC);
         }
-        /* Who has not arrived is not compared. */
-        assert_int_equal(occl_record_mismatch(rec, MEMBERS, 0, &index), OCCL_FIELD_NONE);
-        (void)occl_record_arrive(rec, occl_line_at(rec, 2), OCCL_LINE_ASYNC);
-        assert_int_equal(occl_record_mismatch(rec, MEMBERS, 0, &index), fields[f]);
+        /* Who is not in the mask is not compared; who is, both ways. */
+        assert_int_equal(occl_record_mismatch(rec, 3, 0, &index), OCCL_FIELD_NONE);
+        assert_int_equal(occl_record_mismatch(rec, 1, 0, &index), OCCL_FIELD_NONE);
+        assert_int_equal(occl_record_mismatch(rec, 0, 2, &index), OCCL_FIELD_NONE);
+        assert_int_equal(index, 99);
+        assert_int_equal(occl_record_mismatch(rec, 7, 0, &index), fields[f]);
         assert_int_equal(index, 2);
-        free(rec);
+        assert_int_equal(occl_record_mismatch(rec, 6, 2, &index), fields[f]);
+        assert_int_equal(index, 1);
     }
+    records_free(&m);
 }
 
 static void send_agrees_with_recv_only(void **state) {
@@ -193,135 +284,19 @@ static void send_agrees_with_recv_only(void **state) {
     b.kind = OCCL_OP_RECV;
     assert_int_equal(occl_signature_differ(&a, &b), OCCL_FIELD_NONE);
     assert_int_equal(occl_signature_differ(&b, &a), OCCL_FIELD_NONE);
+    struct occl_line x, y;
+    occl_line_fill(&x, records_pair(63, 62, 1, 2), &a);
+    occl_line_fill(&y, records_pair(63, 62, 1, 2), &b);
+    assert_int_equal(occl_line_differ(&x, &y), OCCL_FIELD_NONE);
+    /* Two messages whose prints collide: the same signature, other peers. */
+    occl_line_fill(&y, records_pair(62, 63, 1, 2), &b);
+    assert_int_equal(occl_line_differ(&x, &y), OCCL_FIELD_KEY);
     b.kind = OCCL_OP_BROADCAST;
     assert_int_equal(occl_signature_differ(&a, &b), OCCL_FIELD_KIND);
     /* The versions of the selection table may differ: the lowest wins. */
     b = a;
     b.selection_version++;
     assert_int_equal(occl_signature_differ(&a, &b), OCCL_FIELD_NONE);
-}
-
-/* ---- deciding ---- */
-
-static void state_words_hold_status_and_rank(void **state) {
-    (void)state;
-    for (int status = OCCL_E_INTERNAL; status <= 0; status++) {
-        for (uint32_t rank = 0; rank <= OCCL_RANK_NONE; rank += 13) {
-            uint32_t word = OCCL_REC_WORD(OCCL_REC_ABORTED, status, rank);
-            assert_int_equal(occl_rec_kind(word), OCCL_REC_ABORTED);
-            assert_int_equal(occl_rec_status(word), status);
-            assert_int_equal(occl_rec_rank(word), rank);
-        }
-    }
-}
-
-static void one_decision_wins(void **state) {
-    (void)state;
-    struct occl_record *rec = new_record();
-    uint32_t now = 99, aborted = OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_TIMEOUT, 2);
-    assert_true(occl_record_decide(rec, OCCL_REC_OPEN, OCCL_REC_LOCAL, &now));
-    assert_int_equal(now, OCCL_REC_LOCAL);
-    assert_false(occl_record_decide(rec, OCCL_REC_OPEN, aborted, &now));
-    assert_int_equal(now, OCCL_REC_LOCAL);
-    assert_true(occl_record_decide(rec, OCCL_REC_LOCAL, aborted, &now));
-    assert_false(occl_record_decide(rec, OCCL_REC_LOCAL, OCCL_REC_DONE, &now));
-    assert_int_equal(now, aborted);
-    free(rec);
-}
-
-static void last_leaver_resets(void **state) {
-    (void)state;
-    struct occl_record *rec = new_record();
-    uint32_t now;
-    (void)occl_record_enter(rec, 11, true);
-    (void)occl_record_enter(rec, 22, true); /* somebody in the ring: stays counted */
-    for (uint32_t i = 0; i < MEMBERS; i++) {
-        struct occl_line *line = occl_line_at(rec, i);
-        occl_line_fill(line, collective(1, 1), &sample);
-        line->wait_since_ticks = 5;
-        (void)occl_record_arrive(rec, line, OCCL_LINE_BLOCKED);
-    }
-    rec->strands_next = rec->strands_done = 9;
-    (void)occl_record_decide(rec, OCCL_REC_OPEN, OCCL_REC_DIRECT, &now);
-    occl_record_leave(rec, MEMBERS);
-    occl_record_leave(rec, MEMBERS);
-    assert_int_equal(rec->state, OCCL_REC_DIRECT);
-    assert_int_equal(rec->arrived, MEMBERS);
-    occl_record_leave(rec, MEMBERS);
-    assert_int_equal(rec->word, OCCL_WORD_OVERFLOW_ONE);
-    assert_int_equal(rec->state, OCCL_REC_OPEN);
-    assert_int_equal(rec->arrived, 0);
-    assert_int_equal(rec->left, 0);
-    assert_int_equal(rec->strands_next, 0);
-    assert_int_equal(rec->strands_done, 0);
-    for (uint32_t i = 0; i < MEMBERS; i++) {
-        assert_int_equal(occl_line_at(rec, i)->ready, 0);
-        /* Only the rank takes back what it alone knows to have written. */
-        assert_int_equal(occl_line_at(rec, i)->wait_since_ticks, 5);
-    }
-    free(rec);
-}
-
-/* ---- lanes ---- */
-
-static void lane_enters_only_its_own_local_op(void **state) {
-    (void)state;
-    struct occl_record *rec = new_record();
-    uint32_t now;
-    assert_false(occl_record_lane_enter(rec, 0, MEMBERS)); /* free */
-    (void)occl_record_enter(rec, 11, true);
-    assert_false(occl_record_lane_enter(rec, 11, MEMBERS)); /* open */
-    (void)occl_record_decide(rec, OCCL_REC_OPEN, OCCL_REC_LOCAL, &now);
-    assert_false(occl_record_lane_enter(rec, 12, MEMBERS)); /* another op */
-    assert_int_equal(rec->left, 0);
-    assert_int_equal(rec->lanes_busy, 0);
-    assert_true(occl_record_lane_enter(rec, 11, MEMBERS));
-    assert_int_equal(rec->lanes_busy, 1);
-    (void)occl_record_decide(rec, OCCL_REC_LOCAL, OCCL_REC_DONE, &now);
-    assert_false(occl_record_lane_enter(rec, 11, MEMBERS)); /* nothing left to do */
-    occl_record_lane_leave(rec, MEMBERS);
-    assert_int_equal(rec->lanes_busy, 0);
-    assert_int_equal(rec->left, 0);
-    free(rec);
-}
-
-static void lane_inside_holds_the_record(void **state) {
-    (void)state;
-    struct occl_record *rec = new_record();
-    uint32_t now;
-    (void)occl_record_enter(rec, 11, true);
-    (void)occl_record_decide(rec, OCCL_REC_OPEN, OCCL_REC_LOCAL, &now);
-    assert_true(occl_record_lane_enter(rec, 11, MEMBERS));
-    assert_true(occl_record_lane_enter(rec, 11, MEMBERS)); /* a second lane */
-    (void)occl_record_decide(rec, OCCL_REC_LOCAL, OCCL_REC_DONE, &now);
-    for (uint32_t i = 0; i < MEMBERS; i++)
-        occl_record_leave(rec, MEMBERS);
-    assert_int_equal(rec->word, OCCL_WORD_CLAIMED | 11);
-    assert_int_equal(rec->state, OCCL_REC_DONE);
-    /* All members have left: no further lane comes in, the last one inside resets. */
-    assert_false(occl_record_lane_enter(rec, 11, MEMBERS));
-    occl_record_lane_leave(rec, MEMBERS);
-    assert_int_equal(rec->word, OCCL_WORD_CLAIMED | 11);
-    occl_record_lane_leave(rec, MEMBERS);
-    assert_int_equal(rec->word, 0);
-    assert_int_equal(rec->state, OCCL_REC_OPEN);
-    free(rec);
-}
-
-static void lane_survives_scribbled_counts(void **state) {
-    (void)state;
-    static const uint32_t lefts[] = {MEMBERS, MEMBERS + 1, 0xffff, 0xffffffff, 0x7fff0002};
-    for (size_t i = 0; i < sizeof lefts / sizeof *lefts; i++) {
-        struct occl_record *rec = new_record();
-        rec->word = OCCL_WORD_CLAIMED | 11;
-        rec->state = OCCL_REC_LOCAL;
-        rec->left = lefts[i];
-        rec->lanes_busy = 0xffffffff;
-        if (occl_record_lane_enter(rec, 11, MEMBERS))
-            occl_record_lane_leave(rec, MEMBERS);
-        occl_record_overflow_drop(rec);
-        free(rec);
-    }
 }
 
 /* ---- the page ---- */
@@ -332,15 +307,20 @@ static void layout_fits_and_is_aligned(void **state) {
         struct occl_comm_page h;
         occl_comm_page_layout(ranks, 1234, &h);
         assert_int_equal(h.notes_offset % OCCL_CACHE_LINE_BYTES, 0);
+        assert_int_equal(h.claims_offset % OCCL_CACHE_LINE_BYTES, 0);
         assert_int_equal(h.record_stride % OCCL_CACHE_LINE_BYTES, 0);
         assert_int_equal(h.records_offset % OCCL_PAGE_BYTES, 0);
         assert_int_equal(h.payload_stride % OCCL_CACHE_LINE_BYTES, 0);
+        assert_int_equal(h.records, OCCL_RECORDS);
         assert_true(h.notes_offset >= sizeof h);
-        assert_true(h.notes_offset + ranks * sizeof(struct occl_rank_note) <= h.records_offset);
+        assert_true(h.notes_offset + ranks * sizeof(struct occl_rank_note) <= h.claims_offset);
+        assert_true(h.claims_offset + OCCL_CLAIMS * sizeof(struct occl_claim) <= h.records_offset);
         assert_true(h.records_offset + h.records * (uint64_t)h.record_stride <= h.payload_offset);
         assert_true(h.payload_offset + ranks * (uint64_t)h.payload_stride <= h.page_bytes);
         /* A message to oneself has two lines, also where there is one rank. */
-        assert_true(sizeof(struct occl_record) + 2 * sizeof(struct occl_line) <= h.record_stride);
+        uint32_t lines = ranks < 2 ? 2 : ranks;
+        assert_int_equal(h.record_stride,
+                         sizeof(struct occl_record) + lines * sizeof(struct occl_line));
     }
 }
 
@@ -359,6 +339,9 @@ static void header_is_checked(void **state) {
     assert_ptr_equal(occl_record_at(&m, 3), page + good.records_offset + 3ull * good.record_stride);
     assert_ptr_equal(occl_line_at(occl_record_at(&m, 0), 1),
                      page + good.records_offset + 128 + 256);
+    assert_ptr_equal(occl_claim_of(&m, 3), page + good.claims_offset + 3 * 64);
+    assert_ptr_equal(occl_claim_of(&m, OCCL_RECORDS - 1),
+                     page + good.claims_offset + (OCCL_CLAIMS - 1) * 64);
     assert_int_equal(occl_records_open(page, good.page_bytes - 1, &m), OCCL_E_PROTOCOL);
     assert_int_equal(occl_records_open(page, 100, &m), OCCL_E_PROTOCOL);
     /* Any changed word of the geometry is found. */
@@ -383,22 +366,20 @@ static void header_is_checked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collective_places_are_exact),
-        cmocka_unit_test(wrapped_instances_keep_their_distance),
+        cmocka_unit_test(tagged_places_are_exact),
+        cmocka_unit_test(untagged_places_are_exact),
+        cmocka_unit_test(untagged_stream_walks_through_runs),
+        cmocka_unit_test(every_record_is_used),
         cmocka_unit_test(pairs_never_look_like_collectives),
+        cmocka_unit_test(claims_cover_the_records),
         cmocka_unit_test(first_claims_and_others_join),
-        cmocka_unit_test(busy_slot_sends_to_the_ring),
-        cmocka_unit_test(overflow_keeps_the_slot_closed),
+        cmocka_unit_test(busy_claim_sends_to_the_ring),
+        cmocka_unit_test(overflow_keeps_the_claim_closed),
         cmocka_unit_test(full_counter_refuses),
+        cmocka_unit_test(scribbled_count_stays_closed),
         cmocka_unit_test(lines_hold_key_and_signature),
         cmocka_unit_test(mismatch_names_field_and_rank),
         cmocka_unit_test(send_agrees_with_recv_only),
-        cmocka_unit_test(state_words_hold_status_and_rank),
-        cmocka_unit_test(one_decision_wins),
-        cmocka_unit_test(last_leaver_resets),
-        cmocka_unit_test(lane_enters_only_its_own_local_op),
-        cmocka_unit_test(lane_inside_holds_the_record),
-        cmocka_unit_test(lane_survives_scribbled_counts),
         cmocka_unit_test(layout_fits_and_is_aligned),
         cmocka_unit_test(header_is_checked),
     };

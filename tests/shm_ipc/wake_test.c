@@ -86,12 +86,12 @@ static void wait_for_completion(struct link *l, struct occl_ring_consumer *cq, u
     struct occl_waiter waiter;
     occl_waiter_start(&waiter);
     for (;;) {
-        uint32_t bell = occl_observe32(&page->cq_bell);
+        struct occl_word_seen bell = {&page->cq_bell, occl_look32(&page->cq_bell)};
+        struct occl_wait_place place = occl_wait_on_word(&bell, &page->cq_sleepers);
         if (occl_ring_consumer_refresh(cq) == OCCL_OK)
             return;
         dawdle(noise);
-        (void)occl_waiter_step(&waiter, &policy, &page->cq_bell, bell, &page->cq_sleepers,
-                               NO_LIMIT);
+        (void)occl_waiter_step(&waiter, &policy, &place, NO_LIMIT);
     }
 }
 
@@ -198,6 +198,128 @@ static void word_wake_is_never_lost(void **state) {
     (void)munmap(p, sizeof *p);
 }
 
+/* ---- an event: what changes is not what is slept on ---- */
+
+/* Two members of a record: each raises its own flag and waits for the other's; both sleep on one
+ * event. */
+struct meeting {
+    uint64_t flags[2];
+    uint32_t event;
+    uint32_t sleepers;
+    uint64_t payload[2];
+    uint64_t slept;
+    uint64_t woken;
+    uint32_t wrong;
+};
+struct party {
+    struct meeting *meeting;
+    uint32_t side;
+    uint64_t round;
+};
+
+static bool peer_came(const void *what) {
+    const struct party *p = what;
+    return occl_look64(&p->meeting->flags[!p->side]) >= p->round;
+}
+
+static void *run_meeting(void *arg) {
+    struct party *p = arg;
+    struct meeting *m = p->meeting;
+    const struct occl_wait_place place = {peer_came, p, &m->event, &m->sleepers};
+    uint64_t noise = 21 + p->side, slept = 0, woken = 0;
+    for (p->round = 1; p->round <= ROUNDS; p->round++) {
+        uint64_t before = p->round - 1;
+        if (p->round % 2 == p->side)
+            dawdle(&noise);
+        occl_note64(&m->payload[p->side], p->round * 3);
+        if (!occl_claim64(&m->flags[p->side], &before, p->round))
+            (void)occl_add32(&m->wrong, 1);
+        woken += occl_event_wake(&m->event, &m->sleepers, UINT32_MAX);
+        while (!peer_came(p)) {
+            dawdle(&noise);
+            slept += occl_event_sleep(&place, NO_LIMIT);
+        }
+        if (occl_peek64(&m->payload[!p->side]) < p->round * 3)
+            (void)occl_add32(&m->wrong, 1);
+    }
+    occl_count64(&m->slept, slept);
+    occl_count64(&m->woken, woken);
+    return NULL;
+}
+
+static void event_wake_is_never_lost(void **state) {
+    (void)state;
+    struct meeting *m = stress_shared(sizeof *m);
+    struct party parties[2] = {{m, 0, 0}, {m, 1, 0}};
+    pthread_t other;
+    (void)alarm(120);
+    assert_int_equal(pthread_create(&other, NULL, run_meeting, &parties[1]), 0);
+    (void)run_meeting(&parties[0]);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    (void)alarm(0);
+    assert_int_equal(m->wrong, 0);
+    assert_int_equal(m->sleepers, 0);
+    assert_true(m->slept > 0);
+    assert_true(m->woken > 0);
+    /* The event changes only for those who sleep. */
+    assert_int_equal(m->event, m->woken);
+    (void)munmap(m, sizeof *m);
+}
+
+static void event_costs_nothing_without_sleepers(void **state) {
+    (void)state;
+    struct meeting m;
+    struct party p = {&m, 0, 1};
+    const struct occl_wait_place place = {peer_came, &p, &m.event, &m.sleepers};
+    memset(&m, 0, sizeof m);
+    m.event = 7;
+    assert_false(occl_event_wake(&m.event, &m.sleepers, 1));
+    assert_int_equal(m.event, 7);
+    m.sleepers = 1;
+    assert_true(occl_event_wake(&m.event, &m.sleepers, 1));
+    assert_int_equal(m.event, 8);
+    m.sleepers = 0;
+    /* It came before the sleep: no call, although nobody touched the event. */
+    m.flags[1] = 1;
+    assert_false(occl_event_sleep(&place, NO_LIMIT));
+    assert_int_equal(m.sleepers, 0);
+    m.flags[1] = 0;
+    uint64_t before = stress_now_ns();
+    assert_true(occl_event_sleep(&place, 3000000));
+    assert_true(stress_now_ns() - before >= 2900000);
+    assert_int_equal(m.sleepers, 0);
+    assert_int_equal(m.event, 8);
+}
+
+/* What changes between the look and the sleep: here in the look itself, so at the worst moment. */
+struct trap {
+    uint32_t event;
+    uint32_t sleepers;
+    uint32_t announced; /* how many slept when `changed` was asked */
+    bool woken;
+};
+static bool wake_at_the_look(const void *what) {
+    /* The place's `what` is this test's own struct, which is not const. */
+    struct trap *t = *(struct trap *const *)what;
+    t->announced = t->sleepers;
+    t->woken = occl_event_wake(&t->event, &t->sleepers, 1);
+    return false;
+}
+
+static void wake_between_look_and_sleep_is_seen(void **state) {
+    (void)state;
+    struct trap t = {0, 0, 0, false};
+    struct trap *pointer = &t;
+    const struct occl_wait_place place = {wake_at_the_look, &pointer, &t.event, &t.sleepers};
+    (void)alarm(60);
+    (void)occl_event_sleep(&place, NO_LIMIT);
+    (void)alarm(0);
+    assert_int_equal(t.announced, 1);
+    assert_true(t.woken);
+    assert_int_equal(t.event, 1);
+    assert_int_equal(t.sleepers, 0);
+}
+
 /* ---- parkers ---- */
 
 struct parked {
@@ -277,13 +399,14 @@ static void waiter_goes_through_its_phases(void **state) {
     struct occl_wait_policy policy = {OCCL_TICKS_NS, 3, 1000, 2, 1000000};
     struct occl_waiter waiter;
     uint32_t word = 5, sleepers = 0;
+    const struct occl_word_seen seen = {&word, 5};
+    const struct occl_wait_place place = occl_wait_on_word(&seen, &sleepers);
     static const enum occl_wait_step expected[] = {
         OCCL_WAIT_SPUN,    OCCL_WAIT_SPUN,  OCCL_WAIT_SPUN, OCCL_WAIT_YIELDED,
         OCCL_WAIT_YIELDED, OCCL_WAIT_SLEPT, OCCL_WAIT_SLEPT};
     occl_waiter_start(&waiter);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
-        assert_int_equal(occl_waiter_step(&waiter, &policy, &word, 5, &sleepers, UINT64_MAX),
-                         expected[i]);
+        assert_int_equal(occl_waiter_step(&waiter, &policy, &place, UINT64_MAX), expected[i]);
         /* The first spin costs no system call: a rank that is not late is met there. */
         if (i == 0)
             assert_int_equal(waiter.yield_calls + waiter.sleep_calls, 0);
@@ -293,8 +416,7 @@ static void waiter_goes_through_its_phases(void **state) {
     assert_int_equal(sleepers, 0);
     word = 6;
     uint64_t calls = waiter.yield_calls + waiter.sleep_calls;
-    assert_int_equal(occl_waiter_step(&waiter, &policy, &word, 5, &sleepers, UINT64_MAX),
-                     OCCL_WAIT_CHANGED);
+    assert_int_equal(occl_waiter_step(&waiter, &policy, &place, UINT64_MAX), OCCL_WAIT_CHANGED);
     assert_int_equal(waiter.yield_calls + waiter.sleep_calls, calls);
 }
 
@@ -303,14 +425,14 @@ static void waiter_sleeps_no_longer_than_allowed(void **state) {
     struct occl_wait_policy policy = {OCCL_TICKS_NS, 0, 0, 0, 1000000000000ull};
     struct occl_waiter waiter;
     uint32_t word = 5, sleepers = 0;
+    const struct occl_word_seen seen = {&word, 5};
+    const struct occl_wait_place place = occl_wait_on_word(&seen, &sleepers);
     occl_waiter_start(&waiter);
     uint64_t before = stress_now_ns();
-    assert_int_equal(occl_waiter_step(&waiter, &policy, &word, 5, &sleepers, 3000000),
-                     OCCL_WAIT_SLEPT);
+    assert_int_equal(occl_waiter_step(&waiter, &policy, &place, 3000000), OCCL_WAIT_SLEPT);
     assert_true(stress_now_ns() - before >= 2900000);
     for (int i = 0; i < 5; i++)
-        assert_int_equal(occl_waiter_step(&waiter, &policy, &word, 5, &sleepers, 0),
-                         OCCL_WAIT_YIELDED);
+        assert_int_equal(occl_waiter_step(&waiter, &policy, &place, 0), OCCL_WAIT_YIELDED);
     assert_int_equal(waiter.sleep_calls, 1);
 }
 
@@ -332,12 +454,14 @@ static void waiter_is_woken(void **state) {
     struct pair p;
     pthread_t thread;
     enum occl_wait_step step;
+    const struct occl_word_seen seen = {&p.word, 0};
+    const struct occl_wait_place place = occl_wait_on_word(&seen, &p.sleepers);
     memset(&p, 0, sizeof p);
     (void)alarm(120);
     assert_int_equal(pthread_create(&thread, NULL, change_word_soon, &p), 0);
     occl_waiter_start(&waiter);
     do {
-        step = occl_waiter_step(&waiter, &policy, &p.word, 0, &p.sleepers, NO_LIMIT);
+        step = occl_waiter_step(&waiter, &policy, &place, NO_LIMIT);
     } while (step != OCCL_WAIT_CHANGED);
     assert_int_equal(pthread_join(thread, NULL), 0);
     (void)alarm(0);
@@ -362,6 +486,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(doorbell_is_never_lost),
         cmocka_unit_test(word_wake_is_never_lost),
+        cmocka_unit_test(event_wake_is_never_lost),
+        cmocka_unit_test(event_costs_nothing_without_sleepers),
+        cmocka_unit_test(wake_between_look_and_sleep_is_seen),
         cmocka_unit_test(parker_wake_is_never_lost),
         cmocka_unit_test(parker_costs_no_call_while_awake),
         cmocka_unit_test(policy_follows_the_cores),
