@@ -31,12 +31,14 @@ static struct sim_result sweep(const struct sim_options *options, uint64_t first
         sum.preemptions += r.preemptions;
         sum.revocations += r.revocations;
         sum.ring_ops += r.ring_ops;
+        sum.direct_ops += r.direct_ops;
+        sum.timeouts += r.timeouts;
     }
     return sum;
 }
 
 static void any_order_completes(void **state) {
-    uint64_t preemptions = 0, ring_ops = 0;
+    uint64_t preemptions = 0, ring_ops = 0, direct_ops = 0;
     (void)state;
     for (uint32_t shape = 0; shape < 12; shape++) {
         struct sim_options o = base();
@@ -46,9 +48,10 @@ static void any_order_completes(void **state) {
         struct sim_result sum = sweep(&o, 1000 * shape, 100 * scale);
         preemptions += sum.preemptions;
         ring_ops += sum.ring_ops;
+        direct_ops += sum.direct_ops;
     }
     assert_true(preemptions > 0);
-    assert_true(ring_ops > 0); /* records and the ring were both used */
+    assert_true(ring_ops > 0 && direct_ops > 0); /* records and the ring were both used */
 }
 
 /* Far fewer run slots than ops, with and without a reserve: the rule of the pool. */
@@ -68,9 +71,9 @@ static void few_slots_suffice(void **state) {
 
 static void each_fault_is_survived(void **state) {
     static const uint32_t faults[] = {SIM_FAULT_DELAY, SIM_FAULT_REORDER, SIM_FAULT_SLOW,
-                                      SIM_FAULT_KILL, SIM_FAULT_STOP};
+                                      SIM_FAULT_KILL,  SIM_FAULT_STOP,    SIM_FAULT_TIMEOUT};
     (void)state;
-    for (uint32_t f = 0; f < 5; f++) {
+    for (uint32_t f = 0; f < 6; f++) {
         struct sim_options o = base();
         o.faults = faults[f];
         o.nodes = 2 + f % 3;
@@ -82,7 +85,7 @@ static void each_fault_is_survived(void **state) {
 static void all_faults_together(void **state) {
     struct sim_options o = base();
     (void)state;
-    o.faults = 31;
+    o.faults = SIM_FAULT_ALL;
     o.jobs = 4;
     o.nodes = 4;
     o.ranks = 6;
@@ -101,6 +104,37 @@ static void many_ops_at_once(void **state) {
     (void)sweep(&o, 40000, 4 * scale);
     o.slots = 4;
     (void)sweep(&o, 41000, 4 * scale);
+}
+
+/* On one node the records decide nearly everything: small ops complete from the page, deadlines and
+ * deaths come in the middle of each step, and whoever is in an op ends it as the others do. */
+static void records_agree_on_every_end(void **state) {
+    static const uint32_t faults[] = {SIM_FAULT_TIMEOUT, SIM_FAULT_KILL,
+                                      SIM_FAULT_TIMEOUT | SIM_FAULT_KILL | SIM_FAULT_STOP};
+    uint64_t direct_ops = 0, timeouts = 0;
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++) {
+        struct sim_options o = base();
+        o.nodes = 1;
+        o.ranks = 2 + i % 4 * 2;
+        o.faults = faults[i % 3];
+        struct sim_result sum = sweep(&o, 50000 + 1000 * i, 400 * scale);
+        direct_ops += sum.direct_ops;
+        timeouts += sum.timeouts;
+    }
+    assert_true(direct_ops > 1000 && timeouts > 1000);
+}
+
+/* Long untagged streams come around to the runs they have used before. */
+static void runs_are_used_again(void **state) {
+    struct sim_options o = base();
+    (void)state;
+    o.nodes = 1;
+    o.jobs = 4;
+    o.ops = 400;
+    (void)sweep(&o, 60000, 20 * scale);
+    o.faults = SIM_FAULT_TIMEOUT | SIM_FAULT_STOP;
+    assert_true(sweep(&o, 61000, 20 * scale).timeouts > 0);
 }
 
 /* Seeds that once failed. */
@@ -136,7 +170,7 @@ static void a_seed_decides_everything(void **state) {
     struct sim_options o = base();
     struct sim_result a, b;
     (void)state;
-    o.faults = 31;
+    o.faults = SIM_FAULT_ALL;
     o.nodes = 3;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         assert_true(sim_cluster_run(&o, seed, &a));
@@ -173,10 +207,11 @@ static void wrong_usage_is_explained(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_order_completes),      cmocka_unit_test(few_slots_suffice),
-        cmocka_unit_test(each_fault_is_survived),   cmocka_unit_test(all_faults_together),
-        cmocka_unit_test(many_ops_at_once),         cmocka_unit_test(once_failing_seeds_hold),
-        cmocka_unit_test(ordered_executor_hangs),   cmocka_unit_test(a_seed_decides_everything),
+        cmocka_unit_test(any_order_completes),        cmocka_unit_test(few_slots_suffice),
+        cmocka_unit_test(each_fault_is_survived),     cmocka_unit_test(all_faults_together),
+        cmocka_unit_test(many_ops_at_once),           cmocka_unit_test(once_failing_seeds_hold),
+        cmocka_unit_test(records_agree_on_every_end), cmocka_unit_test(runs_are_used_again),
+        cmocka_unit_test(ordered_executor_hangs),     cmocka_unit_test(a_seed_decides_everything),
         cmocka_unit_test(wrong_usage_is_explained),
     };
     if (argc > 1 && strcmp(argv[1], "--full") == 0)

@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 FOLDERS = ["gpu", "daemon/sched", "fabric", "tools/sim", "shm_ipc", "tests/gpu", "tests/sched",
            "tests/fabric", "tests/sim"]
 SIM = ["tools/sim/%s.c" % name for name in
-       ("check", "cluster", "lane", "node", "options", "programs", "rank", "workload")]
+       ("check", "cluster", "lane", "member", "node", "options", "programs", "rank", "workload")]
 SCHED = ["daemon/sched/%s.c" % name for name in ("sched", "share", "pool")]
 BASE = ["shm_ipc/record.c", "shm_ipc/datatype.c", "gpu/local_program.c", "fabric/sim.c"]
 TESTS = {
@@ -97,12 +97,32 @@ MISTAKES = [
     ("revoked_before_all_has_landed", "cluster", "tools/sim/node.c",
      "op->links[i].landed != op->links[i].expected", "0"),
     ("a_sleeping_lane_misses_a_wake", "cluster", "tools/sim/lane.c",
-     "void sim_lane_wake(struct sim_node *node) {\n    node->lane.vain_streak = 0;",
+     "void sim_lane_wake(struct sim_node *node) {\n    look_again(&node->lane);",
      "void sim_lane_wake(struct sim_node *node) {"),
     ("a_death_ends_nothing", "cluster", "tools/sim/node.c",
      "            end_op(op, OCCL_E_PEER_FAILED);", "            (void)op;"),
     ("a_slot_is_overwritten", "cluster", "tools/sim/lane.c",
      "&& !op->links[link].busy[message % op->op->depth]", ""),
+    # records
+    ("poison_alone_ends_an_op", "cluster", "shm_ipc/record.c",
+     "    else if (out_look->first_missing < members)\n        out_look->outcome = OCCL_OUT_OPEN;",
+     "    else if (poisoned)\n        out_look->outcome = OCCL_OUT_ABORTED;\n"
+     "    else if (out_look->first_missing < members)\n        out_look->outcome = OCCL_OUT_OPEN;"),
+    ("only_the_first_aborter_poisons", "cluster", "shm_ipc/record.c",
+     "    if (occl_rec_kind(now) == OCCL_REC_ABORTED)\n        poison(", "    if (ours)\n        poison("),
+    ("the_poisoned_arrive", "cluster", "shm_ipc/record.c",
+     "while (!(occl_flag_bits_of(flag, print) & OCCL_FLAG_POISONED))", "while (1)"),
+    ("a_run_is_reset_in_part", "cluster", "shm_ipc/record.c",
+     "for (uint32_t i = 0; i < count; i++) {\n        struct occl_record *rec = occl_record_at(m,",
+     "for (uint32_t i = 0; i < 1; i++) {\n        struct occl_record *rec = occl_record_at(m,"),
+    ("a_chunk_is_taken_again_too_early", "cluster", "tools/sim/member.c",
+     "              OCCL_FLAG_LEFT))\n            return false;",
+     "              OCCL_FLAG_LEFT))\n            return true;"),
+    ("a_run_is_left_too_early", "cluster", "tools/sim/member.c",
+     "--m->rank->runs[index - OCCL_CLAIM_RUN_FIRST].remaining > 0)",
+     "--m->rank->runs[index - OCCL_CLAIM_RUN_FIRST].remaining > 1)"),
+    ("a_lane_is_not_waited_for", "cluster", "tools/sim/member.c",
+     "    if (occl_look32(&m->request->record->lanes_busy) != 0) {", "    if (0) {"),
     ("completed_twice", "cluster", "tools/sim/rank.c",
      "    request->status = status;\n",
      "    request->status = status;\n    if (op == 3 && rank->rank == 0)\n"

@@ -49,13 +49,69 @@ static void check_op(struct sim_cluster *cluster, const struct sim_node_op *op) 
     }
 }
 
-static void check_records(struct sim_cluster *cluster, const struct sim_node *node) {
+/* Who entered an op on one node ends it as the others there do, the dead included. */
+static void check_agreement(struct sim_cluster *cluster, const struct sim_job *job) {
+    for (uint32_t i = 0; i < cluster->options.ops; i++)
+        for (uint32_t n = 0; n < cluster->options.nodes; n++) {
+            const struct sim_request *first = NULL;
+            for (uint32_t r = job->first_rank[n]; r < job->first_rank[n + 1]; r++) {
+                const struct sim_request *request = &job->ranks[r].requests[i];
+                if (request->completions == 0 || request->refused)
+                    continue;
+                if (first != NULL && first->status != request->status)
+                    sim_broken(cluster,
+                               "agreement: job %u op %u ends with %d at rank %u, %d before",
+                               job->number, i, request->status, r, first->status);
+                first = first != NULL ? first : request;
+            }
+        }
+}
+
+/* The run in which the untagged stream of a job ends, as it must be: claimed by all its members
+ * until the stream goes on. */
+static bool is_last_run(const struct sim_cluster *cluster, const struct sim_job *job,
+                        const struct occl_records *page, uint32_t node, uint32_t index) {
+    struct occl_op_key key = {OCCL_PEERS_ALL, 0, 0};
+    for (uint32_t i = 0; i < cluster->options.ops; i++)
+        key.instance += job->ops[i].key.peers == OCCL_PEERS_ALL && job->ops[i].key.tag == 0;
+    struct occl_place place = occl_place_of(key);
+    const struct occl_claim *claim = occl_claim_at(page, index);
+    if (key.instance % OCCL_RUN_OPS == 0 || occl_claim_index(place.slot) != index ||
+        occl_observe64(&claim->word) != (OCCL_WORD_CLAIMED | place.print) ||
+        occl_observe32(&claim->left) != 0)
+        return false;
+    for (uint32_t r = job->first_rank[node]; r < job->first_rank[node + 1]; r++) {
+        const struct sim_run *run = &job->ranks[r].runs[index - OCCL_CLAIM_RUN_FIRST];
+        if (!run->joined || run->print != place.print ||
+            run->remaining != OCCL_RUN_OPS - key.instance % OCCL_RUN_OPS)
+            return false;
+    }
+    return true;
+}
+
+/* What a free record keeps would be the next op's. */
+static bool is_free(const struct occl_records *page, uint32_t index, uint64_t word) {
+    const struct occl_claim *claim = occl_claim_at(page, index);
+    bool fresh = occl_observe64(&claim->word) == word && occl_observe32(&claim->left) == 0;
+    for (uint32_t i = 0; i < occl_claim_records(index); i++) {
+        const struct occl_record *record = occl_record_at(page, occl_claim_first(index) + i);
+        fresh = fresh && record->state == OCCL_REC_OPEN && record->strands_next == 0 &&
+                record->strands_done == 0 && record->lanes_busy == 0;
+    }
+    return fresh;
+}
+
+static void check_claims(struct sim_cluster *cluster, const struct sim_node *node) {
+    uint64_t word = cluster->options.ordered ? SIM_WORD_NEVER_FREE : 0;
     for (uint32_t j = 0; j < cluster->options.jobs; j++) {
+        const struct sim_job *job = &cluster->jobs[j];
         const struct occl_records *page = &node->pages[j];
-        for (uint32_t i = 0; cluster->jobs[j].dead_rank < 0 && i < page->records; i++)
-            if (occl_observe64(&occl_record_at(page, i)->word) != 0)
-                sim_broken(cluster, "record %u of job %u at node %u is not free", i, j,
-                           node->number);
+        for (uint32_t i = 0; page->base != NULL && job->dead_rank < 0 && i < OCCL_CLAIMS; i++)
+            if (!is_free(page, i, word) &&
+                !(i >= OCCL_CLAIM_RUN_FIRST && is_last_run(cluster, job, page, node->number, i)))
+                sim_broken(cluster, "claim %u of job %u at node %u is not free: %#llx", i, j,
+                           node->number,
+                           (unsigned long long)occl_observe64(&occl_claim_at(page, i)->word));
     }
 }
 
@@ -72,7 +128,7 @@ static void check_node(struct sim_cluster *cluster, const struct sim_node *node)
                    (unsigned long long)occl_sched_gap_bound(node->sched, node->most_ops));
     for (uint32_t i = 0; i < o->jobs * o->ops; i++)
         check_op(cluster, node->ops[i]);
-    check_records(cluster, node);
+    check_claims(cluster, node);
     if (sched.ops != 0 || pool.ops != 0 || pool.holding != 0 || pool.revoking != 0)
         sim_broken(cluster, "quiescence: node %u has %u ops in the queue, %u in the pool",
                    node->number, sched.ops, pool.ops);
@@ -81,8 +137,10 @@ static void check_node(struct sim_cluster *cluster, const struct sim_node *node)
 void sim_check_end(struct sim_cluster *cluster) {
     if (cluster->broken[0] != '\0')
         return;
-    for (uint32_t j = 0; j < cluster->options.jobs; j++)
+    for (uint32_t j = 0; j < cluster->options.jobs; j++) {
         check_ranks(cluster, &cluster->jobs[j]);
+        check_agreement(cluster, &cluster->jobs[j]);
+    }
     for (uint32_t n = 0; n < cluster->options.nodes; n++)
         check_node(cluster, &cluster->nodes[n]);
     if (occl_fabric_sim_in_flight(cluster->world) != 0)

@@ -71,6 +71,15 @@ static struct sim_event take_event(struct sim_cluster *cluster) {
     return first;
 }
 
+/* Inside a record it dies when it gets there. */
+static void kill_rank(struct sim_cluster *cluster, struct sim_rank *rank) {
+    rank->dies = rank->kill_how;
+    if (rank->dies == SIM_DIES_ABORTING)
+        sim_member_die_aborting(cluster, rank);
+    else if (rank->dies == SIM_DIES_OUTSIDE)
+        sim_rank_kill(cluster, rank);
+}
+
 static void dispatch(struct sim_cluster *cluster, const struct sim_event *e) {
     struct sim_job *job = e->kind == SIM_EVENT_LANE ? NULL : &cluster->jobs[e->a];
     switch ((enum sim_event_kind)e->kind) {
@@ -78,14 +87,14 @@ static void dispatch(struct sim_cluster *cluster, const struct sim_event *e) {
         sim_rank_go_on(cluster, &job->ranks[e->b]);
         return;
     case SIM_EVENT_KILL:
-        sim_rank_kill(cluster, &job->ranks[e->b]);
+        kill_rank(cluster, &job->ranks[e->b]);
         return;
     case SIM_EVENT_REAP:
         sim_node_poll(&cluster->nodes[job->ranks[e->b].node]);
         sim_node_fail_job(&cluster->nodes[job->ranks[e->b].node], e->a, e->b);
         return;
     case SIM_EVENT_DONE:
-        sim_rank_look(cluster, &job->ranks[e->b], e->c);
+        sim_member_look(cluster, &job->ranks[e->b], e->c);
         return;
     case SIM_EVENT_EXECUTE:
         sim_node_poll(&cluster->nodes[e->b]);
@@ -187,6 +196,8 @@ bool sim_cluster_run(const struct sim_options *options, uint64_t seed,
     out_result->revocations = cluster.revocations;
     out_result->preemptions = cluster.preemptions;
     out_result->ring_ops = cluster.ring_ops;
+    out_result->direct_ops = cluster.direct_ops;
+    out_result->timeouts = cluster.timeouts;
     end_world(&cluster);
     memcpy(out_result->broken, cluster.broken, sizeof out_result->broken);
     return cluster.broken[0] == '\0';

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated cluster: everything on one screen.
  *
- *   cluster ─┬─ jobs: their ops (workload.c) and ranks (rank.c: applications that submit and wait)
+ *   cluster ─┬─ jobs: their ops (workload.c) and ranks (rank.c: applications that submit and wait;
+ *            │  member.c: what they do in a record)
  *            ├─ nodes: daemon of a node: arrival, tickets, pool, credits (node.c), lane (lane.c)
  *            ├─ fabric world between the nodes
  *            └─ events on a virtual clock (cluster.c)
@@ -42,6 +43,8 @@ struct sim_op {
     enum occl_sim_shape shape;
     uint32_t chunks, depth, slot_bytes;
     bool in_place;
+    bool direct;         /* on one node: what is small travels in the page */
+    uint64_t aborted_ns; /* when a member ended it, 0: none did */
 };
 
 struct sim_job {
@@ -51,7 +54,8 @@ struct sim_job {
     struct sim_op *ops;
     struct sim_rank *ranks;
     uint32_t tenant_weight, job_weight;
-    int32_t dead_rank; /* -1: nobody was killed */
+    uint32_t untagged_permille; /* of its collectives and messages */
+    int32_t dead_rank;          /* -1: nobody was killed */
     uint64_t killed_ns;
 };
 
@@ -66,11 +70,34 @@ struct sim_item {
 struct sim_request {
     int64_t *in, *out;
     struct occl_record *record; /* NULL: through the ring, or left */
-    uint64_t submitted_ns;
+    uint64_t submitted_ns, deadline_ns;
     uint32_t completions; /* must end at exactly 1 when submitted */
     int32_t status;
     bool submitted;
     bool member;
+    bool interrupted; /* while it aborted the op */
+    bool refused;     /* its communicator had ended before */
+};
+
+/* A piece of the page that a rank owns: in use until all members have left the op. */
+struct sim_chunk {
+    uint64_t print;
+    uint32_t slot, members;
+    bool in_use;
+};
+/* A rank in the run of records that it has joined. */
+struct sim_run {
+    uint64_t print;
+    uint32_t remaining; /* ops of the run that it has not left */
+    bool joined;
+};
+/* Where a rank that is killed is at that moment. */
+enum sim_dies {
+    SIM_DIES_OUTSIDE = 0,
+    SIM_DIES_ENTERED = 1,  /* has claimed or joined a record, and nothing more */
+    SIM_DIES_ARRIVED = 2,  /* has come, and told nobody what that means */
+    SIM_DIES_ABORTING = 3, /* has written the reason and poisoned some */
+    SIM_DIES_COUNT = 4
 };
 
 struct sim_rank {
@@ -79,6 +106,10 @@ struct sim_rank {
     uint32_t script_length, at;
     struct sim_request *requests; /* one for each op of the job */
     uint64_t stop_at_ns, stop_for_ns, kill_at_ns;
+    uint32_t kill_how; /* enum sim_dies */
+    uint32_t dies;     /* the same, when it is due */
+    struct sim_chunk chunks[OCCL_PAYLOAD_CHUNKS];
+    struct sim_run runs[OCCL_RUNS];
     uint64_t busy_until_ns; /* thinks, or is stopped */
     uint64_t event_ns;      /* of the pending event, UINT64_MAX: none */
     uint32_t *submitted;    /* op numbers in order of submission */
@@ -124,7 +155,6 @@ struct sim_node_op {
     uint32_t members;      /* on this node */
     uint64_t ring_members; /* bit mask of members that arrived through the ring */
     struct occl_record *record;
-    uint64_t print;
     bool in_record;
     /* all nodes that take part, in the order in which programs number them */
     uint32_t nodes[SIM_NODES_MAX];
@@ -145,6 +175,7 @@ struct sim_node_op {
     uint32_t next_strand; /* where the next visit starts */
     uint32_t posts;       /* in flight */
     uint64_t phi;         /* slices executed */
+    uint64_t vain_round;  /* of the lane, at the last visit in vain */
     int32_t status;
 };
 
@@ -156,7 +187,8 @@ struct sim_lane {
     uint64_t started_ns, deadline_ns, blocked_since_ns, busy_until_ns;
     uint64_t event_ns; /* of the pending lane event, UINT64_MAX: none */
     uint32_t slices_left;
-    uint32_t vain_streak; /* visits in vain since something happened at the node */
+    uint64_t vain_round; /* begins when something happens at the node */
+    uint32_t vain_ops;   /* that were visited in vain in this round */
 };
 
 struct sim_node {
@@ -203,12 +235,13 @@ struct sim_cluster {
     uint64_t event_number, event_total;
     /* first broken invariant; empty: none */
     char broken[256];
-    uint64_t visits, revocations, preemptions, ring_ops;
+    uint64_t visits, revocations, preemptions, ring_ops, direct_ops, timeouts;
 };
 
 /* cluster.c */
 struct sim_result {
-    uint64_t virtual_ns, events, visits, revocations, preemptions, ring_ops;
+    uint64_t virtual_ns, events, visits, revocations, preemptions;
+    uint64_t ring_ops, direct_ops, timeouts; /* completions at members */
     char broken[256];
 };
 /* Runs one seed; true: all invariants held. Allocates; aborts without memory. */
@@ -228,6 +261,8 @@ void sim_workload_free(struct sim_cluster *cluster);
 int64_t sim_input_at(const struct sim_op *op, uint32_t rank, uint64_t element);
 void sim_check_output(struct sim_cluster *cluster, const struct sim_op *op, struct sim_rank *rank);
 uint32_t sim_op_members(const struct sim_cluster *cluster, const struct sim_op *op, uint32_t node);
+/* Nodes on which it has members. */
+uint32_t sim_op_nodes(const struct sim_cluster *cluster, const struct sim_op *op);
 /* Rank of local member `member` of the op on this node. */
 uint32_t sim_op_member_rank(const struct sim_cluster *cluster, const struct sim_op *op,
                             uint32_t node, uint32_t member);
@@ -238,12 +273,20 @@ struct sim_op *sim_op_of_key(struct sim_cluster *cluster, uint32_t job, struct o
 void sim_rank_start(struct sim_cluster *cluster, struct sim_rank *rank, uint64_t at_ns);
 void sim_rank_go_on(struct sim_cluster *cluster, struct sim_rank *rank);
 void sim_rank_kill(struct sim_cluster *cluster, struct sim_rank *rank);
-/* Looks whether the record of the op is decided; ring completions call sim_rank_complete. */
-void sim_rank_look(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op);
+/* Notes the end of an op at a rank: from the record, the ring, or at once. */
 void sim_rank_complete(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op,
                        int32_t status);
 
+/* member.c */
+void sim_member_submit(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op);
+/* Looks whether the op is decided, and does what a member has to do then. */
+void sim_member_look(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op);
+/* Dies in the middle of aborting an op, if it is in one that is open. */
+void sim_member_die_aborting(struct sim_cluster *cluster, struct sim_rank *rank);
+
 /* node.c */
+/* The words of an ordered daemon's claims: all ops take the ring, as in daemon/comm.c. */
+#define SIM_WORD_NEVER_FREE (OCCL_WORD_OVERFLOW_ONE << 13)
 void sim_node_open(struct sim_cluster *cluster, struct sim_node *node);
 /* Takes the last completions of the fabric; before it, the end is checked. */
 void sim_node_close(struct sim_node *node);

@@ -167,6 +167,9 @@ static enum occl_exec_result run_local(struct sim_node_op *op, struct occl_exec_
     void *outputs[OCCL_LOCAL_RANKS_MAX];
     struct occl_local_buffers buffers = {inputs, outputs, 0};
     uint32_t index = op->strands_claimed++;
+    /* A member has ended the op; whoever waits for its buffers waits for this look. */
+    if (op->in_record && occl_rec_kind(occl_look32(&op->record->state)) != OCCL_REC_LOCAL)
+        return OCCL_EXEC_DONE;
     for (uint32_t m = 0; m < op->plan.member_count; m++) {
         uint32_t rank = sim_op_member_rank(cluster, op->op, op->node->number, m);
         struct sim_request *request =
@@ -238,6 +241,12 @@ static void schedule(struct sim_node *node, uint64_t at_ns) {
     sim_schedule(node->cluster, at_ns, SIM_EVENT_LANE, node->number, 0, 0);
 }
 
+/* What was looked at in vain may have become ready. */
+static void look_again(struct sim_lane *lane) {
+    lane->vain_round++;
+    lane->vain_ops = 0;
+}
+
 static void finish(struct sim_node *node, uint32_t result) {
     struct sim_lane *lane = &node->lane;
     uint64_t now = node->cluster->now_ns;
@@ -245,7 +254,12 @@ static void finish(struct sim_node *node, uint32_t result) {
     lane->report.result = result;
     lane->report.elapsed_ns = now - lane->started_ns;
     lane->visiting = false;
-    lane->vain_streak = lane->report.slices > 0 ? 0 : lane->vain_streak + 1;
+    if (lane->report.slices > 0 || result == OCCL_SCHED_DONE) {
+        look_again(lane);
+    } else if (op->vain_round != lane->vain_round) {
+        op->vain_round = lane->vain_round;
+        lane->vain_ops++;
+    }
     if (occl_sched_report(node->sched, lane->visit.id, &lane->report, now) != OCCL_OK)
         sim_broken(node->cluster, "scheduler lost job %u op %u", op->op->job, op->op->number);
     if (lane->busy_until_ns < now + SWITCH_NS)
@@ -261,9 +275,9 @@ static bool start_visit(struct sim_node *node) {
     struct sim_lane *lane = &node->lane;
     struct occl_sched_stats stats;
     occl_sched_stats(node->sched, &stats);
-    /* Everything was looked at since the last event: sleep. Level-triggered, because an event
-     * clears the streak before the lane can look again. */
-    if (lane->vain_streak > 2 * stats.ops + 8)
+    /* Every op was looked at in vain since the last event: sleep. Level-triggered, because an event
+     * starts a new round before the lane can look again. */
+    if (lane->vain_ops >= stats.ops)
         return false;
     if (!occl_sched_next(node->sched, node->cluster->now_ns, &lane->visit))
         return false;
@@ -338,7 +352,7 @@ void sim_lane_run(struct sim_node *node) {
 }
 
 void sim_lane_wake(struct sim_node *node) {
-    node->lane.vain_streak = 0;
+    look_again(&node->lane);
     schedule(node, node->lane.busy_until_ns > node->cluster->now_ns ? node->lane.busy_until_ns
                                                                     : node->cluster->now_ns);
 }

@@ -15,11 +15,12 @@ static int run_seed(const struct sim_options *options, uint64_t seed) {
     bool ok = sim_cluster_run(options, seed, &r);
     if (options->verbose)
         printf("seed %llu %s: %.3f ms virtual, %llu events, %llu visits, %llu preemptions, "
-               "%llu revocations, %llu through the ring\n",
+               "%llu revocations, %llu through the ring, %llu direct, %llu timed out\n",
                (unsigned long long)seed, ok ? "ok" : "broken", (double)r.virtual_ns / 1e6,
                (unsigned long long)r.events, (unsigned long long)r.visits,
                (unsigned long long)r.preemptions, (unsigned long long)r.revocations,
-               (unsigned long long)r.ring_ops);
+               (unsigned long long)r.ring_ops, (unsigned long long)r.direct_ops,
+               (unsigned long long)r.timeouts);
     if (!ok)
         fprintf(stderr, "occl-sim: invariant broken: %s (seed %llu)\n", r.broken,
                 (unsigned long long)seed);

@@ -141,23 +141,36 @@ static void close_landings(struct sim_node_op *op) {
         }
 }
 
+/* A member that took the ring was counted, unless it is half of a pair. */
+static void drop_overflow(struct sim_node *node, const struct sim_op *op) {
+    if (op->key.peers == OCCL_PEERS_ALL || sim_op_members(node->cluster, op, node->number) == 2)
+        occl_claim_overflow_drop(occl_claim_of(&node->pages[op->job], occl_place_of(op->key).slot));
+}
+
 static void end_members(struct sim_node_op *op, int32_t status) {
     struct sim_cluster *cluster = op->node->cluster;
     struct sim_job *job = &cluster->jobs[op->op->job];
     struct occl_records *page = &op->node->pages[op->op->job];
-    struct occl_place place = occl_place_of(op->op->key, page->records);
+    struct occl_place place = occl_place_of(op->op->key);
     uint32_t now;
     if (op->in_record) {
         if (status == OCCL_OK &&
-            !occl_record_decide(op->record, OCCL_REC_LOCAL, OCCL_REC_DONE, &now))
+            !occl_record_decide(op->record, OCCL_REC_LOCAL, OCCL_REC_DONE, &now) &&
+            op->op->aborted_ns == 0)
             sim_broken(cluster, "record decided twice: job %u op %u", op->op->job, op->op->number);
-        occl_record_lane_leave(op->record, op->members);
+        for (uint32_t m = 0; m < op->members; m++) {
+            uint32_t rank = sim_op_member_rank(cluster, op->op, op->node->number, m);
+            if (job->ranks[rank].requests[op->op->number].completions > 0)
+                sim_broken(cluster, "buffers: job %u op %u ended at rank %u with a lane inside",
+                           op->op->job, op->op->number, rank);
+        }
+        occl_record_lane_leave(page, place.slot);
         op->in_record = false;
     }
     for (uint32_t m = 0; m < op->members; m++) {
         uint32_t rank = sim_op_member_rank(cluster, op->op, op->node->number, m);
         if (op->ring_members >> m & 1) {
-            occl_record_overflow_drop(occl_record_at(page, place.slot));
+            drop_overflow(op->node, op->op);
             sim_rank_complete(cluster, &job->ranks[rank], op->op->number, status);
         } else {
             sim_schedule(cluster, cluster->now_ns + WAKE_NS, SIM_EVENT_DONE, op->op->job, rank,
@@ -301,19 +314,19 @@ static void start_op(struct sim_node_op *op) {
 }
 
 void sim_node_execute(struct sim_node *node, struct sim_op *what) {
-    struct sim_node_op *op = op_get(node, what);
     struct occl_records *page = &node->pages[what->job];
-    struct occl_place place = occl_place_of(what->key, page->records);
-    op->record = occl_record_at(page, place.slot);
-    op->print = place.print;
+    struct occl_place place = occl_place_of(what->key);
     /* The op may have been aborted before the daemon looked. */
-    if (node->job_failed[what->job] ||
-        !occl_record_lane_enter(op->record, place.print, op->members)) {
-        if (!node->job_failed[what->job])
+    if (node->job_failed[what->job])
+        return;
+    if (!occl_record_lane_enter(page, place.slot, place.print)) {
+        if (what->aborted_ns == 0)
             sim_broken(node->cluster, "record of job %u op %u is not local", what->job,
                        what->number);
         return;
     }
+    struct sim_node_op *op = op_get(node, what);
+    op->record = occl_record_at(page, place.slot);
     op->in_record = true;
     start_op(op);
 }
@@ -325,9 +338,7 @@ void sim_node_ring(struct sim_node *node, struct sim_op *what, uint32_t rank) {
         member++;
     op->ring_members |= 1ull << member;
     if (node->job_failed[what->job]) {
-        struct occl_records *page = &node->pages[what->job];
-        occl_record_overflow_drop(
-            occl_record_at(page, occl_place_of(what->key, page->records).slot));
+        drop_overflow(node, what);
         sim_rank_complete(node->cluster, &node->cluster->jobs[what->job].ranks[rank], what->number,
                           OCCL_E_PEER_FAILED);
         return;
@@ -337,17 +348,17 @@ void sim_node_ring(struct sim_node *node, struct sim_op *what, uint32_t rank) {
 }
 
 /* ---- failure of a job ---- */
-static void abort_records(struct sim_node *node, uint32_t job, uint32_t rank) {
+/* As daemon/comm_fail.c does it. */
+static void sweep(struct sim_node *node, uint32_t job, uint32_t rank) {
     struct occl_records *page = &node->pages[job];
-    uint32_t word = OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_PEER_FAILED, rank), now;
     occl_publish32(&occl_records_header(page)->comm_state,
                    OCCL_REC_WORD(OCCL_COMM_FAILED, OCCL_E_PEER_FAILED, rank));
-    for (uint32_t i = 0; i < page->records; i++) {
-        struct occl_record *record = occl_record_at(page, i);
-        if (!(occl_observe64(&record->word) & OCCL_WORD_CLAIMED))
-            continue;
-        if (!occl_record_decide(record, OCCL_REC_OPEN, word, &now) && now == OCCL_REC_LOCAL)
-            (void)occl_record_decide(record, OCCL_REC_LOCAL, word, &now);
+    for (uint32_t index = 0; index < OCCL_CLAIMS; index++) {
+        uint64_t word = occl_observe64(&occl_claim_at(page, index)->word);
+        uint64_t print = word & OCCL_WORD_PRINT_MASK;
+        uint32_t first = occl_claim_first(index), count = occl_claim_records(index);
+        for (uint32_t i = first; (word & OCCL_WORD_CLAIMED) && i < first + count; i++)
+            (void)occl_record_abort(page, i, print, OCCL_E_PEER_FAILED, rank);
     }
 }
 
@@ -358,7 +369,7 @@ void sim_node_fail_job(struct sim_node *node, uint32_t job, uint32_t rank) {
         return;
     node->job_failed[job] = true;
     if (j->first_rank[node->number] < j->first_rank[node->number + 1])
-        abort_records(node, job, rank);
+        sweep(node, job, rank);
     for (uint32_t i = 0; i < cluster->options.ops; i++) {
         struct sim_node_op *op = node->ops[job * cluster->options.ops + i];
         if (op != NULL && op->state != SIM_ENDED)
@@ -492,6 +503,8 @@ static void open_page(struct sim_node *node, const struct sim_job *job) {
     *page = header;
     if (occl_records_open(page, header.page_bytes, &node->pages[job->number]) != OCCL_OK)
         sim_broken(node->cluster, "page refused");
+    for (uint32_t i = 0; node->cluster->options.ordered && i < OCCL_CLAIMS; i++)
+        occl_publish64(&occl_claim_at(&node->pages[job->number], i)->word, SIM_WORD_NEVER_FREE);
 }
 
 void sim_node_open(struct sim_cluster *cluster, struct sim_node *node) {

@@ -22,7 +22,7 @@ static const char USAGE[] =
     "  --jobs N        jobs sharing the nodes, 1..16 (default 2)\n"
     "  --ops N         ops of each job, 1..512 (default 16)\n"
     "  --slots N       pooled run slots of a node; 0: enough for all (default 0)\n"
-    "  --faults LIST   of delay,reorder,slow,kill,stop, or none, or all (default none)\n"
+    "  --faults LIST   of delay,reorder,slow,kill,stop,timeout, or none, or all (default none)\n"
     "  --ordered       an executor that serves each rank strictly in order: it deadlocks\n"
     "  --same-order    all ranks submit in the same order\n"
     "  --verbose       one line a seed\n"
@@ -48,21 +48,22 @@ static bool parse_number(const char *name, const char *text, uint64_t least, uin
 }
 
 static bool parse_faults(const char *text, uint32_t *out_faults, char *out_message, size_t bytes) {
-    static const char *const NAMES[] = {"delay", "reorder", "slow", "kill", "stop"};
+    static const char *const NAMES[] = {"delay", "reorder", "slow", "kill", "stop", "timeout"};
     uint32_t faults = 0;
     while (*text != '\0') {
         size_t length = strcspn(text, ",");
         uint32_t bit = 0;
-        for (uint32_t i = 0; i < 5; i++)
+        for (uint32_t i = 0; i < 6; i++)
             if (length == strlen(NAMES[i]) && strncmp(text, NAMES[i], length) == 0)
                 bit = 1u << i;
         if (length == 3 && strncmp(text, "all", 3) == 0)
-            bit = 31;
+            bit = SIM_FAULT_ALL;
         if (bit == 0 && !(length == 4 && strncmp(text, "none", 4) == 0)) {
-            snprintf(out_message, bytes,
-                     "--faults: expected delay, reorder, slow, kill, stop, all or none, found "
-                     "\"%.*s\"",
-                     (int)length, text);
+            snprintf(
+                out_message, bytes,
+                "--faults: expected delay, reorder, slow, kill, stop, timeout, all or none, found "
+                "\"%.*s\"",
+                (int)length, text);
             return false;
         }
         faults |= bit;

@@ -19,6 +19,8 @@ enum sim_fault {
     SIM_FAULT_SLOW = 4,
     SIM_FAULT_KILL = 8,
     SIM_FAULT_STOP = 16,
+    SIM_FAULT_TIMEOUT = 32, /* ops on one node have deadlines */
+    SIM_FAULT_ALL = 63,
 };
 
 struct sim_options {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A simulated application process: goes through its script, enters arrival records, waits. */
+/* A simulated application process: goes through its script, submits, waits. */
 #include "tools/sim/cluster.h"
 
-#define DOORBELL_NS 500u
 #define THINK_MAX_NS 3000u
-/* The death of a member ends the op at every other member within this time, whatever lanes execute:
- * report of the exit, one slow and delayed control message, with a wide margin. */
+/* The death or time-out of a member ends the op at every other member within this time, whatever
+ * lanes execute: report of the exit, one slow and delayed control message, with a wide margin. */
 #define FAILURE_BOUND_NS 20000000u
 
 /* At most one event of a rank is due; an earlier one replaces it. */
@@ -37,67 +36,29 @@ static void make_buffers(struct sim_cluster *cluster, const struct sim_op *op,
 }
 
 static void submit(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t number) {
-    struct sim_op *op = &cluster->jobs[rank->job].ops[number];
     struct sim_request *request = &rank->requests[number];
-    struct occl_records *page = &cluster->nodes[rank->node].pages[rank->job];
-    struct occl_signature signature = op->signature;
-    uint32_t members = sim_op_members(cluster, op, rank->node), line_index = rank->local, now,
-             other;
     request->submitted = true;
     request->submitted_ns = cluster->now_ns;
     rank->submitted[rank->submitted_count++] = number;
-    make_buffers(cluster, op, rank);
-    if (occl_rec_kind(occl_observe32(&occl_records_header(page)->comm_state)) != OCCL_COMM_LIVE) {
-        sim_rank_complete(cluster, rank, number, OCCL_E_PEER_FAILED);
-        return;
-    }
-    struct occl_place place = occl_place_of(op->key, page->records);
-    struct occl_record *record = occl_record_at(page, place.slot);
-    switch (occl_record_enter(record, place.print, true)) {
-    case OCCL_ENTER_RING:
-        cluster->ring_ops++;
-        sim_schedule(cluster, cluster->now_ns + DOORBELL_NS, SIM_EVENT_RING, rank->job, rank->rank,
-                     number);
-        return;
-    case OCCL_ENTER_FULL:
-        sim_broken(cluster, "overflow counter is full: job %u op %u", rank->job, number);
-        return;
-    default:
-        break;
-    }
-    request->record = record;
-    if (op->key.peers != OCCL_PEERS_ALL) {
-        line_index = members == 2 && rank->rank == op->destination ? 1 : 0;
-        if (rank->rank == op->source)
-            signature.kind = OCCL_OP_SEND;
-    }
-    struct occl_line *line = occl_line_at(record, line_index);
-    occl_line_fill(line, op->key, &signature);
-    if (occl_record_arrive(record, line, OCCL_LINE_ASYNC) == members) {
-        if (occl_record_mismatch(record, members, line_index, &other) != OCCL_FIELD_NONE)
-            sim_broken(cluster, "matching: job %u op %u met another op", rank->job, number);
-        if (occl_record_decide(record, OCCL_REC_OPEN, OCCL_REC_LOCAL, &now)) {
-            sim_schedule(cluster, cluster->now_ns + DOORBELL_NS, SIM_EVENT_EXECUTE, rank->job,
-                         rank->node, number);
-            return;
-        }
-    }
-    /* Aborted meanwhile, perhaps: level-triggered, the rank looks once after it has arrived. */
-    sim_rank_look(cluster, rank, number);
+    make_buffers(cluster, &cluster->jobs[rank->job].ops[number], rank);
+    sim_member_submit(cluster, rank, number);
 }
 
-void sim_rank_look(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op) {
-    struct sim_request *request = &rank->requests[op];
-    if (rank->dead || request->record == NULL || request->completions > 0)
-        return;
-    uint32_t state = occl_observe32(&request->record->state);
-    int32_t status = occl_rec_kind(state) == OCCL_REC_DONE ? OCCL_OK : occl_rec_status(state);
-    if (occl_rec_kind(state) != OCCL_REC_DONE && occl_rec_kind(state) != OCCL_REC_ABORTED)
-        return;
-    occl_record_leave(request->record,
-                      sim_op_members(cluster, &cluster->jobs[rank->job].ops[op], rank->node));
-    request->record = NULL;
-    sim_rank_complete(cluster, rank, op, status);
+/* An error has its cause, and comes soon after it. */
+static void check_failure(struct sim_cluster *cluster, const struct sim_rank *rank, uint32_t op) {
+    const struct sim_request *request = &rank->requests[op];
+    const struct sim_job *job = &cluster->jobs[rank->job];
+    uint64_t since = job->killed_ns, aborted_ns = job->ops[op].aborted_ns;
+    bool timeout = request->status == OCCL_E_TIMEOUT && aborted_ns > 0;
+    since = aborted_ns > since ? aborted_ns : since;
+    since = request->submitted_ns > since ? request->submitted_ns : since;
+    cluster->timeouts += timeout;
+    if (cluster->now_ns > since + FAILURE_BOUND_NS)
+        sim_broken(cluster, "late: job %u op %u rank %u learned of the end after %llu us",
+                   rank->job, op, rank->rank, (unsigned long long)(cluster->now_ns - since) / 1000);
+    if (job->dead_rank < 0 && !timeout)
+        sim_broken(cluster, "status: job %u op %u rank %u failed with %d though nobody died",
+                   rank->job, op, rank->rank, request->status);
 }
 
 void sim_rank_complete(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op,
@@ -111,16 +72,10 @@ void sim_rank_complete(struct sim_cluster *cluster, struct sim_rank *rank, uint3
         return;
     }
     request->status = status;
-    uint64_t since = cluster->jobs[rank->job].killed_ns;
-    since = request->submitted_ns > since ? request->submitted_ns : since;
-    if (status != OCCL_OK && cluster->now_ns > since + FAILURE_BOUND_NS)
-        sim_broken(cluster, "late: job %u op %u rank %u learned of the death after %llu us",
-                   rank->job, op, rank->rank, (unsigned long long)(cluster->now_ns - since) / 1000);
     if (status == OCCL_OK)
         sim_check_output(cluster, &cluster->jobs[rank->job].ops[op], rank);
-    else if (cluster->jobs[rank->job].dead_rank < 0)
-        sim_broken(cluster, "status: job %u op %u rank %u failed with %d though nobody died",
-                   rank->job, op, rank->rank, status);
+    else
+        check_failure(cluster, rank, op);
     while (rank->head < rank->submitted_count &&
            rank->requests[rank->submitted[rank->head]].completions > 0)
         rank->head++;

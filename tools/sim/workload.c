@@ -68,6 +68,13 @@ uint32_t sim_op_members(const struct sim_cluster *cluster, const struct sim_op *
     return (job->ranks[op->source].node == node) + (job->ranks[op->destination].node == node);
 }
 
+uint32_t sim_op_nodes(const struct sim_cluster *cluster, const struct sim_op *op) {
+    uint32_t nodes = 0;
+    for (uint32_t n = 0; n < cluster->options.nodes; n++)
+        nodes += sim_op_members(cluster, op, n) > 0;
+    return nodes;
+}
+
 struct sim_op *sim_op_of_key(struct sim_cluster *cluster, uint32_t job, struct occl_op_key key) {
     for (uint32_t i = 0; i < cluster->options.ops; i++) {
         struct sim_op *op = &cluster->jobs[job].ops[i];
@@ -113,7 +120,9 @@ static void make_op(struct sim_cluster *cluster, struct sim_job *job, uint32_t n
     op->job = job->number;
     make_kind(cluster, op);
     /* Tag 0 is the untagged stream; others collide now and then and then count instances. */
-    op->key.tag = seeded_permille(s, 125) ? 0 : 1 + seeded_below(s, cluster->options.ops * 2);
+    op->key.tag = seeded_permille(s, job->untagged_permille)
+                      ? 0
+                      : 1 + seeded_below(s, cluster->options.ops * 2);
     for (uint32_t i = 0; i < number; i++)
         op->key.instance += same_stream(&job->ops[i], op);
     op->signature.count =
@@ -123,6 +132,7 @@ static void make_op(struct sim_cluster *cluster, struct sim_job *job, uint32_t n
     op->depth = 2 + seeded_below(s, SIM_DEPTH_MAX - 1);
     op->slot_bytes = op->signature.count == ELEMENTS_LARGE ? 8192u : 32u << seeded_below(s, 6);
     op->in_place = seeded_permille(s, 300);
+    op->direct = seeded_permille(s, 600);
 }
 
 static void shuffle(struct seeded *s, uint32_t *numbers, uint32_t count) {
@@ -197,7 +207,9 @@ static void make_faults(struct sim_cluster *cluster, struct sim_job *job) {
     /* One job in two, so that there is always a chance to see that others notice nothing. */
     if ((faults & SIM_FAULT_KILL) && (job->number + cluster->options.seed) % 2 == 0) {
         struct sim_rank *rank = &job->ranks[seeded_below(s, ranks)];
-        rank->kill_at_ns = cluster->now_ns + seeded_below(s, 300000);
+        rank->kill_at_ns =
+            cluster->now_ns + seeded_below(s, seeded_permille(s, 500) ? 30000 : 300000);
+        rank->kill_how = seeded_below(s, SIM_DIES_COUNT);
         sim_schedule(cluster, rank->kill_at_ns, SIM_EVENT_KILL, job->number, rank->rank, 0);
     }
 }
@@ -209,6 +221,7 @@ static void make_job(struct sim_cluster *cluster, struct sim_job *job, uint32_t 
     job->ranks = (struct sim_rank *)sim_allocate(ranks, sizeof *job->ranks);
     job->tenant_weight = 1 + seeded_below(&cluster->seeded, 4);
     job->job_weight = 1 + seeded_below(&cluster->seeded, 4);
+    job->untagged_permille = seeded_permille(&cluster->seeded, 300) ? 700 : 125;
     job->dead_rank = -1;
     for (uint32_t n = 0; n <= nodes; n++)
         job->first_rank[n] = n * ranks / nodes;
