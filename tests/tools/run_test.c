@@ -356,9 +356,11 @@ static void whoever_leaves_last_takes_the_folder_away(void **state) {
     /* The first launcher is gone for long when the second one's job ends. */
     const struct shell_result *r = shell_expect(
         0,
-        RUN "-n 1 sleep 0.5 & sleep 0.2; " RUN
-            "-n 1 sh -c 'sleep 4; ls -d %s/occl-%u/*'; wait; test ! -e %s/occl-%u",
-        ctl, fake, ctl, "/nonexistent", folder, (unsigned)geteuid(), folder, (unsigned)geteuid());
+        "cd %s; " RUN "-n 1 sh -c 'touch up; until test -e second; do sleep 0.05; done' & "
+        "until test -e up; do sleep 0.05; done; " RUN
+        "-n 1 sh -c 'touch second; sleep 4; ls -d %s/occl-%u/*'; wait; test ! -e %s/occl-%u",
+        folder, ctl, fake, ctl, "/nonexistent", folder, (unsigned)geteuid(), folder,
+        (unsigned)geteuid());
     assert_non_null(strstr(r->out, "/run-"));
 }
 
