@@ -4,6 +4,7 @@
  * can execute. A watched op is advanced by the watcher alone; who waits for it sleeps on its phase.
  * The thread starts with the first watched op and sleeps when there is none. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,13 @@ void client_watch_in_child(void) {
     in_callback = false; /* a callback that forks: in the child this thread watches nothing */
 }
 
+/* The descriptor is the application's too and never waited for: it may have made it blocking, and
+ * filled or emptied it. Then the count is wrong, and nobody hangs. */
+static bool is_ready(int fd, short event) {
+    struct pollfd poll_fd = {fd, event, 0};
+    return poll(&poll_fd, 1, 0) == 1 && (poll_fd.revents & event);
+}
+
 static void complete(struct client_watcher *watcher, struct client_op *op) {
     void (*callback)(enum occl_result, void *) = op->callback;
     void *arg = op->callback_arg;
@@ -47,7 +55,8 @@ static void complete(struct client_watcher *watcher, struct client_op *op) {
     }
     if (watcher->fd >= 0) {
         uint64_t one = 1;
-        (void)!write(watcher->fd, &one, sizeof one); /* a full counter is readable just as well */
+        if (is_ready(watcher->fd, POLLOUT)) /* a full counter is readable just as well */
+            (void)!write(watcher->fd, &one, sizeof one);
         op->counted = true;
     }
     occl_publish32(&op->watched, 0);
@@ -183,7 +192,7 @@ bool client_watch_wanted(void) {
 void client_watch_consumed(struct client_op *op) {
     uint64_t one;
     /* The descriptor counts completions that were not waited for: a semaphore. */
-    if (op->counted && client_watch_wanted())
+    if (op->counted && client_watch_wanted() && is_ready(occl_lib.watcher->fd, POLLIN))
         (void)!read(occl_lib.watcher->fd, &one, sizeof one);
 }
 
