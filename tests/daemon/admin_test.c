@@ -452,7 +452,7 @@ static void drain_refuses_new_work_and_waits_for_old(void **state) {
     for (int i = 0; i < 2; i++)
         client_attach(&c[i], &f, "job", "");
     clients_make_comm(c, 2, 1, comms);
-    struct occl_record *rec = client_arrive(&c[0], &comms[0], key, OCCL_OP_BARRIER, true, 0);
+    (void)client_arrive_with(&c[0], &comms[0], key, OCCL_OP_BARRIER, true, 0, OCCL_FLAG_IN_PAGE);
     client_unique_id(5, &id);
     (void)client_comm_ask(&c[1], &id, 0, 2, 0);
     (void)fixture_pump(&f, 10, NULL, NULL);
@@ -469,7 +469,8 @@ static void drain_refuses_new_work_and_waits_for_old(void **state) {
     /* The op is not complete: the daemon stays. */
     (void)fixture_pump(&f, 200, NULL, NULL);
     assert_false(f.daemon->stopping);
-    occl_publish32(&rec->state, OCCL_REC_DIRECT);
+    (void)client_arrive_with(&c[1], &comms[1], key, OCCL_OP_BARRIER, true, 0, OCCL_FLAG_IN_PAGE);
+    assert_int_equal(client_outcome(&comms[0], key), OCCL_OUT_DIRECT);
     (void)fixture_pump(&f, 300, NULL, NULL);
     assert_true(f.daemon->stopping);
     assert_true(client_sees_end(&c[0], 500));

@@ -147,7 +147,7 @@ static void kill_in_phase(enum phase phase) {
         client_comm_take(&c, &comm);
     }
     if (phase == PHASE_ARRIVED || phase == PHASE_STRAND)
-        rec = occl_record_at(&comm.records, occl_place_of(first_op, comm.records.records).slot);
+        rec = occl_record_at(&comm.records, occl_place_of(first_op).slot);
     kill(v.pid, SIGKILL);
     siginfo_t info;
     assert_int_equal(waitid(P_PID, (id_t)v.pid, &info, WEXITED | WNOWAIT), 0);

@@ -338,20 +338,35 @@ int client_comm_end(struct client *client, uint32_t number, uint32_t how) {
 struct occl_record *client_arrive(struct client *client, struct client_comm *comm,
                                   struct occl_op_key key, uint8_t kind, bool waits,
                                   uint64_t ago_ns) {
+    return client_arrive_with(client, comm, key, kind, waits, ago_ns, 0);
+}
+
+enum occl_outcome client_outcome(const struct client_comm *comm, struct occl_op_key key) {
+    struct occl_place place = occl_place_of(key);
+    struct occl_look look;
+    occl_record_look(occl_record_at(&comm->records, place.slot), place.print,
+                     occl_claim_members(occl_claim_index(place.slot), comm->ranks), &look);
+    return look.outcome;
+}
+
+struct occl_record *client_arrive_with(struct client *client, struct client_comm *comm,
+                                       struct occl_op_key key, uint8_t kind, bool waits,
+                                       uint64_t ago_ns, uint32_t bits) {
     struct occl_signature sig = {.kind = kind, .dtype = 7, .count = 4};
-    struct occl_place place = occl_place_of(key, comm->records.records);
+    struct occl_place place = occl_place_of(key);
     struct occl_record *rec = occl_record_at(&comm->records, place.slot);
     uint32_t index = key.peers == OCCL_PEERS_ALL ? comm->rank : kind == OCCL_OP_RECV;
     struct occl_clock clock = occl_clock_system((enum occl_ticks_source)client->page->ticks_source);
     struct occl_ticks_scale scale;
     occl_ticks_calibrate(&clock, 2000000, &scale);
     uint64_t ticks = occl_clock_ticks(&clock) - occl_ticks_of_ns(&scale, ago_ns);
-    assert_int_not_equal(occl_record_enter(rec, place.print, false), OCCL_ENTER_RING);
+    struct occl_claim *claim = occl_claim_of(&comm->records, place.slot);
+    assert_int_not_equal(occl_claim_enter(claim, place.print, false), OCCL_ENTER_RING);
     struct occl_line *line = occl_line_at(rec, index);
     occl_line_fill(line, key, &sig);
     line->submit_ticks = ticks;
     occl_note64(&line->wait_since_ticks, waits ? ticks : 0);
-    (void)occl_record_arrive(rec, line, waits ? OCCL_LINE_BLOCKED : OCCL_LINE_ASYNC);
+    (void)occl_record_arrive(line, place.print, bits | (waits ? OCCL_FLAG_BLOCKED : 0));
     return rec;
 }
 

@@ -104,6 +104,12 @@ int client_comm_end(struct client *client, uint32_t number, uint32_t how);
 struct occl_record *client_arrive(struct client *client, struct client_comm *comm,
                                   struct occl_op_key key, uint8_t kind, bool waits,
                                   uint64_t ago_ns);
+/* The same with bits of the flag that say what it brings. */
+struct occl_record *client_arrive_with(struct client *client, struct client_comm *comm,
+                                       struct occl_op_key key, uint8_t kind, bool waits,
+                                       uint64_t ago_ns, uint32_t bits);
+/* What the flags of the op say. */
+enum occl_outcome client_outcome(const struct client_comm *comm, struct occl_op_key key);
 
 /* ADMIN: the JSON object, to be released with json_decref; NULL with *out_status otherwise. */
 json_t *client_admin(struct client *client, const char *request, int *out_status);

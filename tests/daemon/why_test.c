@@ -314,8 +314,8 @@ static void B05_warnings_grow_and_resolve(void **state) {
     struct stage *s = stage_open(2, 60000 * MS);
     int status;
     (void)state;
-    struct occl_record *rec =
-        client_arrive(&s->c[0], &s->a[0], plain, OCCL_OP_BARRIER, true, 300 * MS);
+    (void)client_arrive_with(&s->c[0], &s->a[0], plain, OCCL_OP_BARRIER, true, 300 * MS,
+                             OCCL_FLAG_IN_PAGE);
     threads(&s->c[0], 1, 1);
     threads(&s->c[1], 1, 0);
     (void)fixture_pump(&s->f, 400, NULL, NULL);
@@ -332,10 +332,106 @@ static void B05_warnings_grow_and_resolve(void **state) {
     assert_in_range(lines, 2, 4);
     assert_non_null(strstr(s->f.log_text, "barrier #4"));
     assert_non_null(strstr(s->f.log_text, "for ranks 1; rank 1 (host"));
-    (void)client_arrive(&s->c[1], &s->a[1], plain, OCCL_OP_BARRIER, false, 0);
-    occl_publish32(&rec->state, OCCL_REC_DIRECT);
+    (void)client_arrive_with(&s->c[1], &s->a[1], plain, OCCL_OP_BARRIER, false, 0,
+                             OCCL_FLAG_IN_PAGE);
     (void)fixture_pump(&s->f, 600, NULL, NULL);
     assert_int_equal(fixture_log_count(&s->f, "goes on after"), 1);
+    stage_close(s);
+}
+
+static void expect_op(struct stage *s, uint32_t instance, const char *op_state, const char *arrived,
+                      const char *missing) {
+    json_t *answer = ask(s, "{\"verb\":\"ops\"}");
+    assert_int_equal(length(answer, "ops"), 1);
+    const json_t *op = item(answer, "ops", 0);
+    assert_int_equal(number_of(op, "instance"), instance);
+    assert_string_equal(text_of(op, "state"), op_state);
+    assert_string_equal(text_of(op, "arrived_text"), arrived);
+    assert_string_equal(text_of(op, "missing_text"), missing);
+    json_decref(answer);
+}
+
+static void expect_nothing(struct stage *s) {
+    json_t *answer = ask(s, "{\"verb\":\"ops\"}");
+    assert_int_equal(length(answer, "ops"), 0);
+    json_decref(answer);
+    answer = ask(s, "{\"verb\":\"why\"}");
+    assert_true(json_is_false(json_object_get(answer, "problem")));
+    assert_int_equal(length(answer, "waits"), 0);
+    json_decref(answer);
+}
+
+/* What the flags say: an op is shown until it is decided, whatever its members still do. */
+static void ops_are_shown_while_undecided(void **state) {
+    struct stage *s = stage_open(2, 0);
+    static const struct occl_op_key direct = {OCCL_PEERS_ALL, 0, 5};
+    uint32_t now;
+    (void)state;
+    /* Open, then all there, running, done. */
+    struct occl_record *rec =
+        client_arrive(&s->c[0], &s->a[0], plain, OCCL_OP_ALL_REDUCE, true, 800 * MS);
+    threads(&s->c[0], 1, 1);
+    expect_op(s, 4, "waiting", "0", "1");
+    (void)client_arrive_with(&s->c[1], &s->a[1], plain, OCCL_OP_ALL_REDUCE, true, 800 * MS,
+                             OCCL_FLAG_IN_PAGE);
+    assert_int_equal(client_outcome(&s->a[0], plain), OCCL_OUT_ALL);
+    expect_op(s, 4, "runnable", "0-1", "");
+    assert_true(occl_record_decide(rec, OCCL_REC_OPEN, OCCL_REC_LOCAL, &now));
+    expect_op(s, 4, "running", "0-1", "");
+    assert_true(occl_record_decide(rec, OCCL_REC_LOCAL, OCCL_REC_DONE, &now));
+    expect_nothing(s);
+    /* Everybody's payload is in the page: open, and complete with the last arrival. */
+    (void)client_arrive_with(&s->c[0], &s->a[0], direct, OCCL_OP_ALL_REDUCE, true, 800 * MS,
+                             OCCL_FLAG_IN_PAGE);
+    expect_op(s, 5, "waiting", "0", "1");
+    (void)client_arrive_with(&s->c[1], &s->a[1], direct, OCCL_OP_ALL_REDUCE, true, 800 * MS,
+                             OCCL_FLAG_IN_PAGE);
+    assert_int_equal(client_outcome(&s->a[0], direct), OCCL_OUT_DIRECT);
+    expect_nothing(s);
+    stage_close(s);
+}
+
+/* A root or sender whose payload is in the page needs nobody any more. */
+static void sources_wait_for_nobody(void **state) {
+    struct stage *s = stage_open(3, 0);
+    struct occl_op_key pair = {0u << 16 | 2u, 7, 0};
+    (void)state;
+    (void)client_arrive_with(&s->c[1], &s->a[1], plain, OCCL_OP_BROADCAST, true, 800 * MS,
+                             OCCL_FLAG_IN_PAGE);
+    threads(&s->c[1], 1, 1);
+    expect_op(s, 4, "waiting", "1", "0,2");
+    (void)client_arrive_with(&s->c[0], &s->a[0], plain, OCCL_OP_BROADCAST, true, 800 * MS,
+                             OCCL_FLAG_IN_PAGE | OCCL_FLAG_SOURCE);
+    (void)client_arrive_with(&s->c[0], &s->a[0], pair, OCCL_OP_SEND, true, 800 * MS,
+                             OCCL_FLAG_IN_PAGE | OCCL_FLAG_SOURCE);
+    expect_nothing(s);
+    /* The payload of another root is too large for the page. */
+    (void)client_arrive_with(&s->c[0], &s->b[0], plain, OCCL_OP_BROADCAST, true, 800 * MS,
+                             OCCL_FLAG_SOURCE);
+    expect_op(s, 4, "waiting", "0", "1-2");
+    stage_close(s);
+}
+
+/* One claim, sixteen records: those in use and undecided are shown, no others. */
+static void a_run_shows_only_what_is_used(void **state) {
+    struct stage *s = stage_open(2, 0);
+    static const struct {
+        uint32_t instance, rank;
+    } came[] = {{17, 0}, {18, 0}, {18, 1}, {20, 1}, {31, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof came / sizeof *came; i++) {
+        struct occl_op_key key = {OCCL_PEERS_ALL, 0, came[i].instance};
+        uint32_t rank = came[i].rank;
+        (void)client_arrive_with(&s->c[rank], &s->a[rank], key, OCCL_OP_ALL_REDUCE, true,
+                                 (800 - i) * MS, OCCL_FLAG_IN_PAGE);
+    }
+    json_t *answer = ask(s, "{\"verb\":\"ops\"}");
+    uint32_t seen = 0;
+    assert_int_equal(length(answer, "ops"), 3);
+    for (size_t i = 0; i < 3; i++)
+        seen |= 1u << number_of(item(answer, "ops", i), "instance");
+    assert_int_equal(seen, 1u << 17 | 1u << 20 | 1u << 31);
+    json_decref(answer);
     stage_close(s);
 }
 
@@ -417,6 +513,9 @@ int main(void) {
         cmocka_unit_test(victims_of_a_cycle_are_not_blamed),
         cmocka_unit_test(cycle_over_three_processes),
         cmocka_unit_test(B05_warnings_grow_and_resolve),
+        cmocka_unit_test(ops_are_shown_while_undecided),
+        cmocka_unit_test(sources_wait_for_nobody),
+        cmocka_unit_test(a_run_shows_only_what_is_used),
         cmocka_unit_test(engine_ops_are_shown_with_their_state),
         cmocka_unit_test(forming_communicators_are_waits_too),
         cmocka_unit_test(quiet_job_has_no_problem),

@@ -353,49 +353,49 @@ static void a_full_table_asks_to_try_again(void **state) {
     free(data);
 }
 
-static uint64_t overflow_of(const struct occl_record *record) {
-    return occl_observe64(&record->word) >> OCCL_WORD_OVERFLOW_SHIFT;
+static uint64_t overflow_of(const struct occl_claim *claim) {
+    return occl_observe64(&claim->word) >> OCCL_WORD_OVERFLOW_SHIFT;
 }
 
-/* The overflow count of a key's record slot goes down when the last member has come, not before:
- * else a late one would find the slot free and wait there alone. */
+/* The overflow count of a key's claim goes down when the last member has come, not before:
+ * else a late one would find the claim free and wait there alone. */
 static void overflow_goes_back_when_all_have_come(void **state) {
     struct fx fx;
     (void)state;
     fx_open(&fx, &(struct fx_options){0});
     struct fx_comm *comm = fx_simple(&fx, 2);
     struct occl_op_key key = fx_key(11, 3);
-    struct occl_place place = occl_place_of(key, comm->records.records);
-    struct occl_record *record = occl_record_at(&comm->records, place.slot);
+    struct occl_place place = occl_place_of(key);
+    struct occl_claim *claim = occl_claim_of(&comm->records, place.slot);
     struct occl_place other = {place.slot, place.print + 1};
-    assert_int_equal(occl_record_enter(record, other.print, true), OCCL_ENTER_CLAIMED);
+    assert_int_equal(occl_claim_enter(claim, other.print, true), OCCL_ENTER_CLAIMED);
     for (uint32_t r = 0; r < 2; r++) {
-        assert_int_equal(occl_record_enter(record, place.print, true), OCCL_ENTER_RING);
+        assert_int_equal(occl_claim_enter(claim, place.print, true), OCCL_ENTER_RING);
         struct occl_sqe sqe = fx_all_reduce(comm, r, key, 0, 0, 0, 0);
         sqe.src = sqe.dst = (struct occl_buffer_ref){0};
         fx_submit(&fx, comm, r, &sqe);
         if (r == 0) {
             fx_expect_nothing(&fx, comm, 0);
-            assert_int_equal(overflow_of(record), 1);
+            assert_int_equal(overflow_of(claim), 1);
         }
     }
     OK(&fx, comm, 0, (11ull << 32) + 3);
     OK(&fx, comm, 1, (11ull << 32) + 3);
-    assert_int_equal(overflow_of(record), 0);
+    assert_int_equal(overflow_of(claim), 0);
     struct occl_sqe sqe = fx_all_reduce(comm, 0, key, 0, 0, 0, 0);
     struct occl_sqe cancel = {
         .verb = OCCL_SQE_CANCEL, .comm = comm->numbers[0], .user_data = sqe.user_data};
     sqe.src = sqe.dst = (struct occl_buffer_ref){0};
-    assert_int_equal(occl_record_enter(record, place.print, true), OCCL_ENTER_RING);
+    assert_int_equal(occl_claim_enter(claim, place.print, true), OCCL_ENTER_RING);
     fx_submit(&fx, comm, 0, &sqe);
     fx_submit(&fx, comm, 0, &cancel);
     fx_expect(&fx, comm, 0, sqe.user_data, OCCL_E_TIMEOUT, 0);
-    assert_int_equal(overflow_of(record), 1);
-    assert_int_equal(occl_record_enter(record, place.print, true), OCCL_ENTER_RING);
+    assert_int_equal(overflow_of(claim), 1);
+    assert_int_equal(occl_claim_enter(claim, place.print, true), OCCL_ENTER_RING);
     sqe.comm = comm->numbers[1];
     fx_submit(&fx, comm, 1, &sqe);
     fx_expect(&fx, comm, 1, sqe.user_data, OCCL_E_TIMEOUT, 0);
-    assert_int_equal(overflow_of(record), 0);
+    assert_int_equal(overflow_of(claim), 0);
     fx_close(&fx);
 }
 
