@@ -85,19 +85,18 @@ static void forge_record(struct raw_client *e) {
     struct occl_sqe s;
     some_sqe(e, &s);
     s.key.peers = OCCL_PEERS_ALL;
-    struct occl_place place = occl_place_of(s.key, m.records);
+    struct occl_place place = occl_place_of(s.key);
     struct occl_record *rec = occl_record_at(&m, place.slot);
     for (uint32_t i = 0; i < m.ranks; i++) {
         struct occl_line *line = occl_line_at(rec, i);
         occl_line_fill(line, s.key, &s.signature);
         line->u.ref.src = some_buffer(e, s.signature.count * 4);
         line->u.ref.dst = some_buffer(e, s.signature.count * 4);
-        occl_publish32(&line->ready, 1);
+        occl_publish64(&line->flag, occl_flag_make(place.print, OCCL_FLAG_READY));
     }
-    occl_note32(&rec->arrived, m.ranks);
     occl_note32(&rec->strands_next, (uint32_t)(scene_random(&e->random) & 1));
     occl_publish32(&rec->state, OCCL_REC_LOCAL);
-    occl_publish64(&rec->word, OCCL_WORD_CLAIMED | place.print);
+    occl_publish64(&occl_claim_of(&m, place.slot)->word, OCCL_WORD_CLAIMED | place.print);
     s.verb = OCCL_SQE_EXECUTE;
     s.slot = (uint16_t)place.slot;
     s.comm = e->comm_number;

@@ -131,6 +131,29 @@ static void destroy_poisons_only_what_misses_the_leaver(void **state) {
     fixture_stop(&f);
 }
 
+/* A member has begun to end an op, and has not got far: that is why it ends, not the leaver. */
+static void leaver_is_not_blamed_for_what_ends_anyway(void **state) {
+    struct fixture f;
+    struct client c[3];
+    struct client_comm comms[3];
+    uint32_t now, timed_out = OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_TIMEOUT, 1);
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 3, &f);
+    clients_make_comm(c, 3, 19, comms);
+    struct occl_record *rec =
+        client_arrive(&c[1], &comms[1], first_op, OCCL_OP_ALL_REDUCE, true, 0);
+    assert_true(occl_record_decide(rec, OCCL_REC_OPEN, timed_out, &now));
+    assert_int_equal(client_comm_end(&c[0], comms[0].number, OCCL_END_DESTROY), OCCL_OK);
+    assert_false(client_event(&c[1], OCCL_EVENT_COMM, 100));
+    expect_end(&comms[1], first_op, OCCL_OUT_OPEN, timed_out);
+    for (int i = 0; i < 3; i++)
+        client_comm_unmap(&comms[i]);
+    close_all(c, 3);
+    fixture_stop(&f);
+}
+
 /* A communicator that ends poisons whoever is missing, in the unused records of a run too; what was
  * complete stays so. */
 static void revoke_poisons_all_that_is_open(void **state) {
@@ -297,6 +320,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(destroy_ends_only_what_needs_the_leaver),
         cmocka_unit_test(destroy_poisons_only_what_misses_the_leaver),
+        cmocka_unit_test(leaver_is_not_blamed_for_what_ends_anyway),
         cmocka_unit_test(revoke_poisons_all_that_is_open),
         cmocka_unit_test(destroy_leaves_ring_ops_of_others_alone),
         cmocka_unit_test(revoke_and_abort_reach_everybody),
