@@ -133,7 +133,8 @@ static bool serve(const struct options *options, int fd) {
 
 static int listen_at(const struct options *options) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s", options->socket);
+    /* It gets its name once it listens: whoever sees it may connect. */
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%.100s.new", options->socket);
     if (options->locked) {
         char path[256];
         (void)snprintf(path, sizeof path, "%s", options->socket);
@@ -145,9 +146,8 @@ static int listen_at(const struct options *options) {
     struct timespec late = {options->late_ms / 1000, options->late_ms % 1000 * 1000000l};
     (void)nanosleep(&late, NULL);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    (void)unlink(options->socket);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(fd, 16) != 0)
+        listen(fd, 16) != 0 || rename(address.sun_path, options->socket) != 0)
         return -1;
     return fd;
 }

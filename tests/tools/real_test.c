@@ -16,16 +16,19 @@
 #include "tests/tools/shell.h"
 
 static const char *folder;
-static const char *ctl;
-static char launch[2048];   /* `occlctl run` with the real daemon */
+static char ctl[1024];
+static char launch[2100];   /* `occlctl run` with the real daemon */
 static char scenario[1024]; /* the program with a fault */
+static char occld[1024];
 
 static int set_up(void **state) {
     (void)state;
     folder = shell_enter();
-    ctl = shell_file("tools/occlctl/occlctl");
-    (void)snprintf(launch, sizeof launch, "%s run --occld=%s", ctl, shell_file("daemon/occld"));
+    /* Copies: shell_file keeps only the last few. */
+    (void)snprintf(ctl, sizeof ctl, "%s", shell_file("tools/occlctl/occlctl"));
     (void)snprintf(scenario, sizeof scenario, "%s", shell_file("tests/tools/scenario"));
+    (void)snprintf(occld, sizeof occld, "%s", shell_file("daemon/occld"));
+    (void)snprintf(launch, sizeof launch, "%s run --occld=%s", ctl, occld);
     return 0;
 }
 
@@ -206,10 +209,18 @@ static void set_changes_a_running_job(void **state) {
     end(pid);
 }
 
+/* A daemon at `folder`/s that answers. Its socket is there before it listens. */
+static long start_occld(void) {
+    long pid = shell_start("exec %s --socket %s/s 2>/dev/null", occld, folder);
+    (void)shell_expect(
+        0, "for i in $(seq 100); do %s ping --socket %s/s 2>&1 && exit; sleep 0.05; done; exit 1",
+        ctl, folder);
+    return pid;
+}
+
 /* The table of daemon/README.md and of `occld --help`. */
 static void occld_ends_with_the_statuses_it_promises(void **state) {
     (void)state;
-    const char *occld = shell_file("daemon/occld");
     const struct shell_result *r = shell_expect(0, "%s --help", occld);
     HAS(r->out, "Exit status:\n  0   ended as it was asked to");
     HAS(r->out, "\n  1   could not start");
@@ -225,23 +236,17 @@ static void occld_ends_with_the_statuses_it_promises(void **state) {
     }
     HAS(shell_expect(1, "%s --lanes many", occld)->err, "lanes: expected a whole number, 0 to 64");
     HAS(shell_expect(1, "%s --socket %s", occld, folder)->err, "is not a socket");
-    long pid = shell_start("exec %s --socket %s/s 2>/dev/null", occld, folder);
-    assert_true(shell_wait(5000, "-S %s/s", folder));
+    long pid = start_occld();
     HAS(shell_expect(1, "%s --socket %s/s", occld, folder)->err, "is in use by process");
     assert_int_equal(shell_stop(pid, SIGTERM), 0);
-    pid = shell_start("exec %s --socket %s/s 2>/dev/null", occld, folder);
-    assert_true(shell_wait(5000, "-S %s/s", folder));
+    pid = start_occld();
     assert_int_equal(shell_stop(pid, SIGINT), 0);
 }
 
 /* A daemon that was killed leaves its socket; clean takes it away at once, and no live one's. */
 static void clean_takes_what_a_killed_daemon_left(void **state) {
     (void)state;
-    const char *occld = shell_file("daemon/occld");
-    long pid = shell_start("exec %s --socket %s/s 2>/dev/null", occld, folder);
-    assert_true(shell_wait(5000, "-S %s/s", folder));
-    (void)shell("for i in 1 2 3 4 5 6 7 8 9; do %s ping --socket %s/s && break; sleep 0.1; done",
-                ctl, folder);
+    long pid = start_occld();
     HAS(shell_expect(0, "%s clean -v --socket %s/s", ctl, folder)->out, "its daemon lives");
     (void)shell_stop(pid, SIGKILL);
     /* The kernel takes an io_uring down behind the end of its process; until then it listens. */
@@ -257,8 +262,7 @@ static void clean_takes_what_a_killed_daemon_left(void **state) {
 /* Nobody is attached: every query is fine and says so. */
 static void an_empty_daemon_answers_everything(void **state) {
     (void)state;
-    long pid = shell_start("exec %s --socket %s/s 2>/dev/null", shell_file("daemon/occld"), folder);
-    assert_true(shell_wait(5000, "-S %s/s", folder));
+    long pid = start_occld();
     assert_int_equal(setenv("OCCL_SOCKET", shell_expect(0, "printf %s/s", folder)->out, 1), 0);
     static const char *const names[] = {"status", "jobs",  "comms",  "ops",
                                         "why",    "usage", "config", "ping"};
@@ -284,8 +288,7 @@ static void set_without_permission_says_who_may(void **state) {
         print_message("SKIP set_without_permission_says_who_may: needs root to become another\n");
         skip();
     }
-    long pid = shell_start("exec %s --socket %s/s 2>/dev/null", shell_file("daemon/occld"), folder);
-    assert_true(shell_wait(5000, "-S %s/s", folder));
+    long pid = start_occld();
     const struct shell_result *r =
         shell("chmod 755 %s; cp %s %s/ctl; setpriv --reuid=65534 --regid=65534 --clear-groups "
               "%s/ctl set daemon log_level debug --socket %s/s",
