@@ -41,7 +41,7 @@ void client_finish(struct client_op *op, int status, bool result_is_staged) {
                 (void)client_explain(op);
             if (!op->blocking)
                 occl_note64(&occl_line_at(op->rec, op->line_index)->submit_ticks, 0);
-            occl_record_leave(op->rec, op->members);
+            client_leave(op);
         } else if (op->status < 0) {
             (void)client_explain(op);
         }
@@ -63,18 +63,20 @@ static int obstacle(struct client_op *op, uint32_t *out_rank) {
     return status;
 }
 
-static void try_abort(struct client_op *op, uint32_t from) {
-    uint32_t rank, now;
+/* True when the op has to end, or somebody has said why it does: the record was told so. */
+static bool try_abort(struct client_op *op) {
+    uint32_t rank;
     int status = obstacle(op, &rank);
-    if (status == OCCL_OK)
-        return;
+    if (status == OCCL_OK && occl_rec_kind(op->look.state) != OCCL_REC_ABORTED)
+        return false;
     if (occl_peek32(&op->comm->ended)) {
         /* Canceled is what it is here (own_status); to the peers, this rank has left. */
         rank = op->comm->rank;
         status = status == OCCL_E_CANCELED ? OCCL_E_PEER_FAILED : status;
     }
-    if (occl_record_decide(op->rec, from, OCCL_REC_WORD(OCCL_REC_ABORTED, status, rank), &now))
-        (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
+    (void)occl_record_abort(&op->comm->m, op->place.slot, op->place.print, status, rank);
+    client_wake(op);
+    return true;
 }
 
 uint32_t client_busy_rank(struct client_op *op) {
@@ -108,38 +110,50 @@ static bool settled(struct client_op *op) {
     return true;
 }
 
-static bool advance_record(struct client_op *op, bool may_execute) {
-    uint32_t state = occl_observe32(&op->rec->state);
-    if (occl_rec_kind(state) == OCCL_REC_OPEN) {
-        try_abort(op, state);
-        state = occl_observe32(&op->rec->state);
+static void look(struct client_op *op) {
+    occl_record_look(op->rec, op->place.print, op->members, &op->look);
+}
+
+/* All are there and the bytes are elsewhere: the state goes on. */
+static bool advance_all(struct client_op *op, bool may_execute) {
+    if (op->look.state == OCCL_REC_OPEN)
+        client_decide_all(op);
+    if (op->look.state == OCCL_REC_LOCAL && may_execute) {
+        client_local_execute(op);
+        op->look.state = occl_look32(&op->rec->state);
     }
-    if (occl_rec_kind(state) == OCCL_REC_LOCAL) {
-        if (may_execute)
-            client_local_execute(op);
-        state = occl_observe32(&op->rec->state);
-        if (occl_rec_kind(state) == OCCL_REC_LOCAL)
-            try_abort(op, state);
-        state = occl_observe32(&op->rec->state);
-    }
-    switch (occl_rec_kind(state)) {
-    case OCCL_REC_DIRECT:
-        occl_note32(&op->comm->last_path, 1);
-        client_finish(op, client_direct_result(op, state), false);
-        return true;
-    case OCCL_REC_DONE:
+    if (op->look.state == OCCL_REC_LOCAL && try_abort(op))
+        op->look.state = occl_look32(&op->rec->state);
+    if (op->look.state == OCCL_REC_DONE) {
         occl_note32(&op->comm->last_path, 2);
         client_finish(op, OCCL_OK, true);
         return true;
-    case OCCL_REC_ABORTED:
-        if (!settled(op))
-            return false;
-        op->about_rank = occl_rec_rank(state);
-        client_finish(op, occl_rec_status(state) ? occl_rec_status(state) : OCCL_E_ABORTED, false);
-        return true;
-    default:
-        return false;
     }
+    return false;
+}
+
+static bool advance_record(struct client_op *op, bool may_execute) {
+    look(op);
+    if (op->look.outcome == OCCL_OUT_OPEN) {
+        if (!try_abort(op))
+            return false;
+        look(op);
+    }
+    if (op->look.outcome == OCCL_OUT_DIRECT) {
+        occl_note32(&op->comm->last_path, 1);
+        client_finish(op, client_direct_result(op), false);
+        return true;
+    }
+    if (op->look.outcome == OCCL_OUT_ALL && advance_all(op, may_execute))
+        return true;
+    uint32_t state = op->look.state;
+    bool aborted = op->look.outcome == OCCL_OUT_ABORTED ||
+                   (op->look.outcome == OCCL_OUT_ALL && occl_rec_kind(state) == OCCL_REC_ABORTED);
+    if (!aborted || !settled(op))
+        return false;
+    op->about_rank = occl_rec_rank(state);
+    client_finish(op, occl_rec_status(state) ? occl_rec_status(state) : OCCL_E_ABORTED, false);
+    return true;
 }
 
 /* The daemon's table of ops was full: nothing was taken in, and the op's slot is still closed for
@@ -165,7 +179,7 @@ static bool advance_ring(struct client_op *op) {
             return false;
         }
         op->about_rank = rank;
-        occl_record_overflow_drop(op->rec);
+        occl_claim_overflow_drop(occl_claim_of(&op->comm->m, op->place.slot));
     }
     if (occl_observe32(&op->ring_done)) {
         occl_note32(&op->comm->last_path, 3);

@@ -95,6 +95,7 @@ struct client_op {
     struct occl_op_key key;
     struct occl_place place;
     struct occl_record *rec;
+    struct occl_look look; /* what the record said when the op was advanced last */
     struct occl_buffer_ref src, dst;
     struct client_region *src_region, *dst_region;
     struct client_stage *stage_in, *stage_out;
@@ -135,8 +136,14 @@ struct client_tag {
 struct client_chunk {
     uint32_t slot; /* record whose op uses the chunk */
     uint32_t in_use;
-    uint64_t word; /* the slot's word without overflow at that time, to see when the op has left */
-    struct occl_op_key key;
+    uint32_t members;
+    uint64_t print; /* of that op */
+};
+/* This rank in the run it has joined. */
+struct client_run {
+    uint64_t print;
+    uint32_t joined;    /* 1: print is valid */
+    uint32_t remaining; /* ops of the run that this rank has not left */
 };
 struct client_comm {
     uint32_t index;
@@ -162,6 +169,8 @@ struct client_comm {
     uint32_t tags_capacity, tags_used;
     uint32_t untagged_next;
     struct client_chunk chunks[OCCL_PAYLOAD_CHUNKS];
+    uint32_t chunk_next;
+    struct client_run runs[OCCL_RUNS];
     struct client_op *ops; /* pool ops that are active or not waited for */
 };
 
@@ -313,6 +322,12 @@ void client_unrefer(struct client_op *op, bool copy_out);
 /* submit.c: starts one run of a filled op. With OCCL_OK the op is ACTIVE or COMPLETE; else nothing
  * was submitted. The caller holds the op and a reference on its communicator. */
 int client_submit(struct client_op *op);
+/* All members are there and bytes lie outside the page (op->look): LOCAL, or a mismatch. */
+void client_decide_all(struct client_op *op);
+/* After a change of the op's record that may end a wait. */
+void client_wake(struct client_op *op);
+/* This rank is finished with the op's record. */
+void client_leave(struct client_op *op);
 
 /* operations.c: submit, and watch what nobody may wait for. The caller holds the op. */
 int client_start(struct client_op *op);
@@ -328,7 +343,8 @@ void client_finish(struct client_op *op, int status, bool result_is_staged);
 
 /* direct.c: this rank's result from the payload in the record. */
 const void *client_payload(struct client_op *op, uint32_t member);
-int client_direct_result(struct client_op *op, uint32_t state);
+/* As op->look says that the op is DIRECT: the status of this rank. */
+int client_direct_result(struct client_op *op);
 /* One member's bytes to itself: communicators of one rank. */
 void client_single_result(struct client_op *op);
 

@@ -56,37 +56,43 @@ static void tell_source(struct client_op *op, uint32_t member, enum occl_signatu
                        OCCL_REC_WORD(field, OCCL_E_MISMATCH, op->comm->rank));
 }
 
-/* Rooted ops are decided by the source alone, so each receiver compares for itself. */
-static int compare_with_source(struct client_op *op, uint32_t source) {
-    struct occl_line *theirs = occl_line_at(op->rec, source);
-    struct occl_signature sig = occl_line_signature(theirs);
-    enum occl_signature_field field = occl_signature_differ(&op->sig, &sig);
-    if (field == OCCL_FIELD_NONE && (theirs->peers != op->key.peers || theirs->tag != op->key.tag ||
-                                     theirs->instance != op->key.instance))
-        field = OCCL_FIELD_KEY;
+/* Rooted ops are decided by the source alone, so everybody compares with it for himself. More than
+ * one source is a mismatch, too: they name different roots. */
+static int compare_with_sources(struct client_op *op) {
+    uint32_t source;
+    uint64_t others = op->look.source_mask & ~(1ull << op->line_index);
+    enum occl_signature_field field =
+        occl_record_mismatch(op->rec, others, op->line_index, &source);
     if (field == OCCL_FIELD_NONE)
         return OCCL_OK;
-    op->about_rank = source;
+    op->about_rank = client_member_rank(op, source);
     op->about_field = field;
     tell_source(op, source, field);
     return OCCL_E_MISMATCH;
 }
 
-int client_direct_result(struct client_op *op, uint32_t state) {
-    uint32_t source = occl_rec_rank(state);
-    if (source >= op->members)
-        return OCCL_E_FAULT;
-    struct occl_line *line = occl_line_at(op->rec, source);
-    bool rooted = line->kind == OCCL_OP_BROADCAST || line->kind == OCCL_OP_SEND;
-    if (rooted && source != op->line_index) {
-        int status = compare_with_source(op, source);
-        if (status)
-            return status;
-    }
-    if (op->bytes == 0 || !op->recv)
+/* All members are there: each compares all lines before it writes an output byte. */
+static int compare_with_all(struct client_op *op) {
+    uint32_t other;
+    enum occl_signature_field field = occl_record_mismatch(
+        op->rec, op->look.ready_mask & ~(1ull << op->line_index), op->line_index, &other);
+    if (field == OCCL_FIELD_NONE)
         return OCCL_OK;
+    op->about_rank = client_member_rank(op, other);
+    op->about_field = field;
+    return OCCL_E_MISMATCH;
+}
+
+int client_direct_result(struct client_op *op) {
+    uint64_t sources = op->look.source_mask;
+    int status = sources ? compare_with_sources(op) : compare_with_all(op);
+    if (status || op->bytes == 0 || !op->recv)
+        return status;
     if (op->sig.kind == OCCL_OP_ALL_REDUCE)
-        return reduce(op);
+        return sources ? OCCL_E_FAULT : reduce(op); /* a source is never an all-reduce */
+    if (!sources)
+        return OCCL_E_FAULT; /* equal lines, but the root is none of them: a scribbled page */
+    uint32_t source = (uint32_t)__builtin_ctzll(sources);
     const void *from = client_payload(op, source);
     if (!from)
         return OCCL_E_FAULT;

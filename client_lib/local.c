@@ -118,7 +118,7 @@ static void abort_op(struct client_op *op, int status, uint32_t member) {
     uint32_t now, rank = client_member_rank(op, member);
     if (occl_record_decide(op->rec, OCCL_REC_LOCAL, OCCL_REC_WORD(OCCL_REC_ABORTED, status, rank),
                            &now))
-        (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
+        client_wake(op);
 }
 
 /* The core goes to somebody else when there are more runnable ranks than cores: this, not niceness,
@@ -146,7 +146,7 @@ static void run_strands(struct client_op *op, struct view *v) {
         }
         if (occl_add32(&rec->strands_done, 1) + 1 == count) {
             if (occl_record_decide(rec, OCCL_REC_LOCAL, OCCL_REC_DONE, &now))
-                (void)occl_word_wake(&rec->state, &rec->sleepers, INT32_MAX);
+                client_wake(op);
             return;
         }
         give_way(op->comm);
@@ -172,7 +172,7 @@ void client_local_execute(struct client_op *op) {
     occl_fp_env_leave(fp);
     occl_add32(&line->busy, UINT32_MAX);
     if (occl_rec_kind(occl_observe32(&rec->state)) == OCCL_REC_ABORTED)
-        (void)occl_word_wake(&rec->state, &rec->sleepers, INT32_MAX);
+        client_wake(op);
     close_view(&v);
 }
 

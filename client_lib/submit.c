@@ -14,35 +14,71 @@ static uint64_t deadline_of(const struct client_op *op) {
 }
 
 /* ---- payload chunks: 4 KiB pieces of the page that this rank owns ----
- * A chunk is in use until the record it belongs to has been left by all members, which shows in the
- * record's word: the rank that takes a chunk looks, nobody has to give it back. */
+ * A chunk is in use until all members have left its op, which shows in the claim's word or in the
+ * members' flags: the rank that takes a chunk looks, nobody has to give it back. */
 
 static bool chunk_is_free(struct client_comm *comm, const struct client_chunk *chunk) {
     if (!chunk->in_use)
         return true;
-    uint64_t word = occl_observe64(&occl_record_at(&comm->m, chunk->slot)->word);
-    return (word & (OCCL_WORD_CLAIMED | OCCL_WORD_PRINT_MASK)) != chunk->word;
+    uint64_t word = occl_observe64(&occl_claim_of(&comm->m, chunk->slot)->word);
+    if ((word & (OCCL_WORD_CLAIMED | OCCL_WORD_PRINT_MASK)) != (OCCL_WORD_CLAIMED | chunk->print))
+        return true;
+    struct occl_record *rec = occl_record_at(&comm->m, chunk->slot);
+    for (uint32_t i = 0; i < chunk->members; i++) {
+        uint64_t flag = occl_observe64(&occl_line_at(rec, i)->flag);
+        if (!(occl_flag_bits_of(flag, chunk->print) & OCCL_FLAG_LEFT))
+            return false;
+    }
+    return true;
 }
 
-/* comm->lock is held. Offset of a free chunk in the page, or 0. */
+/* comm->lock is held. Offset of a free chunk in the page, or 0. The one that was taken longest ago
+ * comes first: it is the likeliest to be free. */
 static uint64_t chunk_take(struct client_op *op) {
     struct client_comm *comm = op->comm;
     for (uint32_t i = 0; i < OCCL_PAYLOAD_CHUNKS; i++) {
-        struct client_chunk *chunk = &comm->chunks[i];
+        uint32_t at = (comm->chunk_next + i) % OCCL_PAYLOAD_CHUNKS;
+        struct client_chunk *chunk = &comm->chunks[at];
         if (!chunk_is_free(comm, chunk))
             continue;
-        chunk->in_use = 1;
-        chunk->slot = op->place.slot;
-        chunk->word = OCCL_WORD_CLAIMED | op->place.print;
+        *chunk = (struct client_chunk){op->place.slot, 1, op->members, op->place.print};
+        comm->chunk_next = at + 1;
         return comm->m.payload_offset + (uint64_t)comm->rank * comm->m.payload_stride +
-               (uint64_t)i * comm->m.payload_chunk_bytes;
+               (uint64_t)at * comm->m.payload_chunk_bytes;
     }
     return 0;
 }
 
 /* ---- entering ---- */
 
-/* Takes the instance number and enters the record; comm->lock is held. A slot that is busy gets a
+/* comm->lock is held. The first op of a run that this rank has in the record: those before it took
+ * the ring, those behind it will follow it here. */
+static void join_run(struct client_comm *comm, struct occl_place place) {
+    uint32_t at = place.slot - OCCL_CLAIM_RUN_FIRST;
+    struct client_run *run = &comm->runs[at / OCCL_RUN_OPS];
+    if (run->joined && run->print == place.print)
+        return;
+    run->print = place.print;
+    run->joined = 1;
+    occl_note32(&run->remaining, OCCL_RUN_OPS - at % OCCL_RUN_OPS);
+}
+
+void client_leave(struct client_op *op) {
+    struct client_comm *comm = op->comm;
+    struct occl_line *line = occl_line_at(op->rec, op->line_index);
+    uint32_t index = occl_claim_index(op->place.slot);
+    uint64_t flag = occl_peek64(&line->flag);
+    /* Others ask only for ops with chunks. A poisoned flag has to stay what it is. */
+    if (op->bytes > OCCL_INLINE_BYTES &&
+        (occl_flag_bits_of(flag, op->place.print) & OCCL_FLAG_READY))
+        occl_publish64(&line->flag, flag | OCCL_FLAG_LEFT);
+    if (op->place.slot >= OCCL_CLAIM_RUN_FIRST &&
+        occl_add32(&comm->runs[index - OCCL_CLAIM_RUN_FIRST].remaining, UINT32_MAX) != 1)
+        return;
+    occl_claim_leave(&comm->m, index);
+}
+
+/* Takes the instance number and enters the record; comm->lock is held. A claim that is busy gets a
  * moment first: in a stream of small ops it is a slow reader of an earlier op that holds it. */
 static int enter(struct client_op *op, bool reserved, enum occl_enter *out_how) {
     struct client_comm *comm = op->comm;
@@ -51,24 +87,27 @@ static int enter(struct client_op *op, bool reserved, enum occl_enter *out_how) 
     if (status)
         return status;
     op->key = (struct occl_op_key){op->peers, op->tag, instance};
-    op->place = occl_place_of(op->key, comm->m.records);
+    op->place = occl_place_of(op->key);
     op->rec = occl_record_at(&comm->m, op->place.slot);
-    *out_how = occl_record_enter(op->rec, op->place.print, false);
+    struct occl_claim *claim = occl_claim_of(&comm->m, op->place.slot);
+    *out_how = occl_claim_enter(claim, op->place.print, false);
     /* The untagged stream walks the slots in order, so its slot is held by an earlier op of the
      * same stream, which is about to end; a tagged op's slot by anything. */
     uint32_t patience = op->tag ? OCCL_YIELDS_BEFORE_SLEEP : 4 * OCCL_YIELDS_BEFORE_SLEEP;
     for (uint32_t i = 0; *out_how == OCCL_ENTER_RING && i < patience; i++) {
         client_nap(i);
-        *out_how = occl_record_enter(op->rec, op->place.print, false);
+        *out_how = occl_claim_enter(claim, op->place.print, false);
     }
     if (*out_how == OCCL_ENTER_RING && reserved)
-        *out_how = occl_record_enter(op->rec, op->place.print, true);
+        *out_how = occl_claim_enter(claim, op->place.print, true);
     else if (*out_how == OCCL_ENTER_RING)
         status = OCCL_WOULD_BLOCK; /* the caller reserves ring room and comes again */
     if (*out_how == OCCL_ENTER_FULL)
         status = OCCL_WOULD_BLOCK; /* nothing was counted */
     if (status)
         client_tag_back(op, instance);
+    else if (*out_how != OCCL_ENTER_RING && op->place.slot >= OCCL_CLAIM_RUN_FIRST)
+        join_run(comm, op->place);
     return status;
 }
 
@@ -120,70 +159,34 @@ static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_
 
 /* ---- deciding ---- */
 
-static bool payload_in_page(struct client_op *op) {
-    if (op->bytes <= OCCL_INLINE_BYTES)
-        return true;
-    if (op->bytes > direct_max())
-        return false;
-    for (uint32_t i = 0; i < op->members; i++) {
-        uint32_t space = occl_line_at(op->rec, i)->u.ref.src.space;
-        if (space != OCCL_SPACE_PAYLOAD && space != OCCL_SPACE_NONE)
-            return false;
-    }
-    return true;
-}
-
-static void wake(struct client_op *op) {
-    (void)occl_word_wake(&op->rec->state, &op->rec->sleepers, INT32_MAX);
+void client_wake(struct client_op *op) {
+    (void)occl_event_wake(&op->rec->event, &op->rec->sleepers, INT32_MAX);
 }
 
 /* Somebody must execute a LOCAL op: a blocked member does; else the daemon's lanes, where they
  * reach all buffers; else this process's watcher. */
-static int hand_over(struct client_op *op) {
-    if (op->blocking)
-        return OCCL_OK;
-    for (uint32_t i = 0; i < op->members; i++)
-        if (occl_peek32(&occl_line_at(op->rec, i)->ready) == OCCL_LINE_BLOCKED)
-            return OCCL_OK;
+static void hand_over(struct client_op *op) {
+    if (op->blocking || op->look.blocked_mask)
+        return;
     if (client_local_lanes_can(op) && client_ring_execute(op) == OCCL_OK)
-        return OCCL_OK;
-    return client_watch(op);
+        return;
+    (void)client_watch(op); /* without a watcher the op runs when somebody waits for it */
 }
 
-/* Whose payload counts in a DIRECT record. A reduction needs everybody's: any index will do. */
-static uint32_t source_of(const struct client_op *op) {
-    if (op->sig.kind == OCCL_OP_BROADCAST)
-        return op->sig.root;
-    return 0; /* the sender's line, in a record of two */
-}
-
-/* This rank arrived last: the signatures are compared before any output byte is written. */
-static void decide_all_arrived(struct client_op *op) {
+void client_decide_all(struct client_op *op) {
     uint32_t other, now;
     enum occl_signature_field field =
-        occl_record_mismatch(op->rec, op->members, op->line_index, &other);
-    if (field != OCCL_FIELD_NONE) {
-        uint32_t word = OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_MISMATCH, other);
-        if (occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now))
-            wake(op);
+        occl_record_mismatch(op->rec, op->look.ready_mask, op->line_index, &other);
+    uint32_t word = field == OCCL_FIELD_NONE
+                        ? OCCL_REC_LOCAL
+                        : OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_MISMATCH, other);
+    bool won = occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now);
+    op->look.state = now;
+    if (!won)
         return;
-    }
-    bool direct = payload_in_page(op);
-    uint32_t word = direct ? OCCL_REC_WORD(OCCL_REC_DIRECT, 0, source_of(op)) : OCCL_REC_LOCAL;
-    if (!occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now))
-        return;
-    wake(op);
-    if (!direct)
-        (void)hand_over(op); /* without a watcher the op runs when somebody waits for it */
-}
-
-/* A root or sender whose payload is in the page has done its part: the op is decided and this
- * rank's result does not depend on the others any more. */
-static void decide_source(struct client_op *op) {
-    uint32_t now;
-    uint32_t word = OCCL_REC_WORD(OCCL_REC_DIRECT, 0, op->line_index);
-    if (occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now))
-        wake(op);
+    client_wake(op);
+    if (now == OCCL_REC_LOCAL)
+        hand_over(op);
 }
 
 static bool is_source(const struct client_op *op) {
@@ -191,7 +194,19 @@ static bool is_source(const struct client_op *op) {
            op->sig.kind == OCCL_OP_SEND;
 }
 
-static int arrive(struct client_op *op) {
+/* A thread that goes on to wait for the op looks at the record itself; what the arrival means for
+ * others must be seen to here. */
+static void follow_up(struct client_op *op) {
+    if (op->blocking && occl_look32(&op->rec->sleepers) == 0)
+        return;
+    occl_record_look(op->rec, op->place.print, op->members, &op->look);
+    if (op->look.outcome == OCCL_OUT_ALL && op->look.state == OCCL_REC_OPEN)
+        client_decide_all(op);
+    else if (op->look.outcome != OCCL_OUT_OPEN)
+        client_wake(op);
+}
+
+static void arrive(struct client_op *op) {
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
     bool in_page;
     occl_line_fill(line, op->key, &op->sig);
@@ -202,22 +217,17 @@ static int arrive(struct client_op *op) {
         occl_note32(&note->cpu, cpu);
     if (!op->blocking)
         occl_note64(&line->submit_ticks, occl_ticks(occl_lib.ticks));
-    if (status) { /* the peers must hear of it, before one of them takes this line for complete */
-        uint32_t now;
-        if (occl_record_decide(op->rec, OCCL_REC_OPEN,
-                               OCCL_REC_WORD(OCCL_REC_ABORTED, status, op->comm->rank), &now))
-            wake(op);
+    if (status) { /* the peers must hear of it */
+        (void)occl_record_abort(&op->comm->m, op->place.slot, op->place.print, status,
+                                op->comm->rank);
+        client_wake(op);
+        return;
     }
-    uint32_t arrived =
-        occl_record_arrive(op->rec, line, op->blocking ? OCCL_LINE_BLOCKED : OCCL_LINE_ASYNC);
-    if (status)
-        return OCCL_OK;
-    if (in_page && is_source(op))
-        decide_source(op);
-    else if (arrived == op->members &&
-             occl_rec_kind(occl_observe32(&op->rec->state)) == OCCL_REC_OPEN)
-        decide_all_arrived(op);
-    return OCCL_OK;
+    uint32_t bits = (uint32_t)op->sig.selection_version << OCCL_FLAG_SELECTION_SHIFT |
+                    (op->blocking ? OCCL_FLAG_BLOCKED : 0) | (in_page ? OCCL_FLAG_IN_PAGE : 0) |
+                    (is_source(op) ? OCCL_FLAG_SOURCE : 0);
+    if (occl_record_arrive(line, op->place.print, bits))
+        follow_up(op);
 }
 
 static int submit_ring(struct client_op *op) {
@@ -226,7 +236,7 @@ static int submit_ring(struct client_op *op) {
     if (status) {
         client_unrefer(op, false);
         client_ring_unreserve();
-        occl_record_overflow_drop(op->rec);
+        occl_claim_overflow_drop(occl_claim_of(&op->comm->m, op->place.slot));
     }
     return status;
 }
@@ -311,5 +321,6 @@ int client_submit(struct client_op *op) {
         client_ring_unreserve();
     }
     op->path = CLIENT_PATH_RECORD;
-    return arrive(op);
+    arrive(op);
+    return OCCL_OK;
 }

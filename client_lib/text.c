@@ -32,12 +32,14 @@ static int op_name(const struct client_op *op, char *out, size_t bytes) {
 /* "3,6-8 of 16": ranks whose bit is clear in arrived. */
 static void list_missing(const struct client_op *op, char *out, size_t bytes) {
     size_t used = 0;
+    struct occl_look look;
+    occl_record_look(op->rec, op->place.print, op->members, &look);
     out[0] = 0;
     for (uint32_t i = 0; i < op->members && used + 24 < bytes; i++) {
-        if (occl_observe32(&occl_line_at(op->rec, i)->ready))
+        if (look.ready_mask >> i & 1)
             continue;
         uint32_t last = i;
-        while (last + 1 < op->members && !occl_observe32(&occl_line_at(op->rec, last + 1)->ready))
+        while (last + 1 < op->members && !(look.ready_mask >> (last + 1) & 1))
             last++;
         used += (size_t)snprintf(out + used, bytes - used, "%s%u", used ? "," : "",
                                  client_member_rank(op, i));
@@ -99,13 +101,14 @@ static int explain_mismatch(struct client_op *op, const char *name) {
     size_t used = 0;
     uint64_t listed = 0;
     uint32_t index, field = op->about_field;
-    if (field == OCCL_FIELD_NONE)
-        for (uint32_t i = 0; i < op->members && field == OCCL_FIELD_NONE; i++)
-            if (occl_observe32(&occl_line_at(op->rec, i)->ready))
-                field = occl_record_mismatch(op->rec, op->members, i, &index);
+    struct occl_look look;
+    occl_record_look(op->rec, op->place.print, op->members, &look);
+    for (uint32_t i = 0; i < op->members && field == OCCL_FIELD_NONE; i++)
+        if (look.ready_mask >> i & 1)
+            field = occl_record_mismatch(op->rec, look.ready_mask, i, &index);
     for (uint32_t i = 0; i < op->members && used + 80 < sizeof groups; i++) {
         struct occl_line *line = occl_line_at(op->rec, i);
-        if (!occl_observe32(&line->ready) || (listed >> i & 1))
+        if (!(look.ready_mask >> i & 1) || (listed >> i & 1))
             continue;
         struct occl_signature sig = occl_line_signature(line);
         field_value(&sig, field, value, sizeof value);
@@ -113,7 +116,7 @@ static int explain_mismatch(struct client_op *op, const char *name) {
                                  used ? "; " : "", value);
         for (uint32_t k = i; k < op->members && used + 16 < sizeof groups; k++) {
             struct occl_line *same = occl_line_at(op->rec, k);
-            if (!occl_observe32(&same->ready))
+            if (!(look.ready_mask >> k & 1))
                 continue;
             struct occl_signature theirs = occl_line_signature(same);
             field_value(&theirs, field, other, sizeof other);

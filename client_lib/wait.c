@@ -23,31 +23,61 @@ void client_nap(uint32_t round) {
         occl_clock_sleep_ns(&occl_lib.clock, NAP_NS);
 }
 
-/* What a waiter of an op sleeps on. */
-struct sleep_place {
-    uint32_t *word;
-    uint32_t expected;
-    uint32_t *sleepers;
+/* What a waiter of an op waits for. */
+struct wait_target {
+    struct occl_wait_place place;
+    const struct client_op *op;
+    uint32_t missing;           /* record: the member to come first; op->members: none */
+    struct occl_word_seen bell; /* ring */
     uint64_t limit_ns;
     uint32_t share_token;
     bool metered; /* strands are left, but the job's share is used up */
 };
 
-static void place_of(struct client_op *op, struct sleep_place *out_place) {
-    if (op->path == CLIENT_PATH_RING) {
-        out_place->word = &occl_lib.page->cq_bell;
-        out_place->expected = occl_observe32(out_place->word);
-        out_place->sleepers = &occl_lib.page->cq_sleepers;
-    } else {
-        out_place->word = &op->rec->state;
-        out_place->expected = occl_observe32(out_place->word);
-        out_place->sleepers = &op->rec->sleepers;
-        uint32_t kind = occl_rec_kind(out_place->expected);
-        if (kind == OCCL_REC_ABORTED)
-            out_place->limit_ns = SETTLE_SLEEP_NS;
-        out_place->share_token = occl_share_token(occl_lib.job);
-        out_place->metered = kind == OCCL_REC_LOCAL && !occl_share_may_run(occl_lib.job);
+/* Another state than op->look saw, or that member came or was given up. */
+static bool record_changed(const void *what) {
+    const struct wait_target *target = what;
+    const struct client_op *op = target->op;
+    if (target->missing < op->members) {
+        uint64_t flag = occl_look64(&occl_line_at(op->rec, target->missing)->flag);
+        if (occl_flag_bits_of(flag, op->place.print))
+            return true;
     }
+    return occl_look32(&op->rec->state) != op->look.state;
+}
+
+/* Before the op is advanced: what is seen afterwards is seen as a change. */
+static void target_before(struct client_op *op, struct wait_target *out_target) {
+    out_target->op = op;
+    if (op->path == CLIENT_PATH_RING) {
+        out_target->bell.word = &occl_lib.page->cq_bell;
+        out_target->bell.seen = occl_look32(out_target->bell.word);
+        out_target->place = occl_wait_on_word(&out_target->bell, &occl_lib.page->cq_sleepers);
+        return;
+    }
+    out_target->share_token = occl_share_token(occl_lib.job);
+    out_target->place =
+        (struct occl_wait_place){record_changed, out_target, &op->rec->event, &op->rec->sleepers};
+}
+
+/* The member whose arrival may decide the op: its source, then whoever is missing first. */
+static uint32_t missing_member(const struct client_op *op) {
+    uint32_t source = op->sig.kind == OCCL_OP_BROADCAST ? op->sig.root
+                      : op->sig.kind == OCCL_OP_RECV    ? 0
+                                                        : op->members;
+    bool awaited = source < op->members && !(op->look.ready_mask >> source & 1) &&
+                   op->look.first_missing < op->members;
+    return awaited ? source : op->look.first_missing;
+}
+
+static void target_after(const struct client_op *op, struct wait_target *target) {
+    if (op->path == CLIENT_PATH_RING)
+        return;
+    uint32_t kind = occl_rec_kind(op->look.state);
+    target->missing = op->look.outcome == OCCL_OUT_OPEN ? missing_member(op) : op->members;
+    if (kind == OCCL_REC_ABORTED && target->limit_ns > SETTLE_SLEEP_NS)
+        target->limit_ns = SETTLE_SLEEP_NS;
+    target->metered = kind == OCCL_REC_LOCAL && !occl_share_may_run(occl_lib.job);
 }
 
 static uint64_t sleep_limit(const struct client_op *op, uint64_t give_up_ns) {
@@ -89,27 +119,30 @@ static struct occl_wait_policy policy_now(const struct client_comm *comm) {
  * would bring none of them sooner, only a switch there and one back. */
 static bool missing_elsewhere(const struct client_op *op) {
     if (op->comm->elsewhere_ticks == 0 || op->path != CLIENT_PATH_RECORD ||
-        occl_rec_kind(occl_peek32(&op->rec->state)) != OCCL_REC_OPEN)
+        op->look.outcome != OCCL_OUT_OPEN)
         return false;
     uint32_t here = (uint32_t)sched_getcpu();
     for (uint32_t i = 0; i < op->members; i++) {
         uint32_t rank = client_member_rank(op, i);
-        if (!occl_observe32(&occl_line_at(op->rec, i)->ready) &&
+        if (!(op->look.ready_mask >> i & 1) &&
             occl_peek32(&occl_note_at(&op->comm->m, rank)->cpu) == here)
             return false;
     }
     return true;
 }
 
-/* Looks at the word now and then for a moment. Rarely, because each look takes the line away from
- * the ranks that are about to write it. */
-static void watch_word(const struct client_comm *comm, const uint32_t *word, uint32_t expected) {
+/* Looks now and then for a moment. Rarely, because each look takes the line away from the rank that
+ * is about to write it. */
+static bool watch_place(const struct client_comm *comm, const struct occl_wait_place *place) {
     uint64_t end = occl_ticks(occl_lib.ticks) + comm->elsewhere_ticks;
     do {
         uint64_t next = occl_ticks(occl_lib.ticks) + comm->elsewhere_ticks / ELSEWHERE_LOOKS;
         while (occl_ticks(occl_lib.ticks) < next)
             occl_relax();
-    } while (occl_observe32(word) == expected && occl_ticks(occl_lib.ticks) < end);
+        if (place->changed(place->what))
+            return true;
+    } while (occl_ticks(occl_lib.ticks) < end);
+    return false;
 }
 
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
@@ -118,29 +151,24 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
     bool done = occl_observe32(&op->phase) != CLIENT_OP_ACTIVE;
     occl_waiter_start(&waiter);
     while (!done) {
-        struct sleep_place place = {.metered = false};
+        struct wait_target target = {.metered = false};
         bool about_to_sleep = waiter.spins >= policy.spin_steps && waiter.yields >= policy.yields;
-        uint64_t limit_ns = about_to_sleep ? sleep_limit(op, give_up_ns) : OCCL_SLEEP_MAX_NS;
-        place.limit_ns = limit_ns;
-        place_of(op, &place);
-        if (place.limit_ns > limit_ns)
-            place.limit_ns = limit_ns;
+        target.limit_ns = about_to_sleep ? sleep_limit(op, give_up_ns) : OCCL_SLEEP_MAX_NS;
+        target_before(op, &target);
         done = client_advance(op, true);
         if (done || (give_up_ns && about_to_sleep && client_now_ns() >= give_up_ns))
             break;
+        target_after(op, &target);
         if (about_to_sleep)
             client_announce(op, true);
-        if (place.metered) {
-            occl_share_wait(occl_lib.job, place.share_token, place.limit_ns);
+        if (target.metered) {
+            occl_share_wait(occl_lib.job, target.share_token, target.limit_ns);
             continue;
         }
-        if (policy.spin_steps == 0 && !about_to_sleep && missing_elsewhere(op)) {
-            watch_word(op->comm, place.word, place.expected);
-            if (occl_observe32(place.word) != place.expected)
-                continue;
-        }
-        (void)occl_waiter_step(&waiter, &policy, place.word, place.expected, place.sleepers,
-                               place.limit_ns);
+        if (policy.spin_steps == 0 && !about_to_sleep && missing_elsewhere(op) &&
+            watch_place(op->comm, &target.place))
+            continue;
+        (void)occl_waiter_step(&waiter, &policy, &target.place, target.limit_ns);
     }
     if (!done)
         client_announce(op, false);

@@ -39,8 +39,8 @@ static int make_page(struct occl_comm *comm, struct occl_detail *detail) {
     memcpy(base, &header, sizeof header);
     status = occl_records_open(base, header.page_bytes, &comm->records);
     OCCL_ASSERT(status == OCCL_OK); /* our own layout */
-    for (uint32_t slot = 0; daemon->ordered && slot < comm->records.records; slot++)
-        occl_publish64(&occl_record_at(&comm->records, slot)->word, WORD_NEVER_FREE);
+    for (uint32_t i = 0; daemon->ordered && i < OCCL_CLAIMS; i++)
+        occl_publish64(&occl_claim_at(&comm->records, i)->word, WORD_NEVER_FREE);
     return OCCL_OK;
 }
 

@@ -6,8 +6,8 @@
  * before may still claim a record afterwards; therefore the sweep is repeated by timer, with
  * growing gaps, while members are left.
  *
- * A record is decided by one compare-and-swap, here as in the clients, so an op that completed
- * stays complete. Everything read from the page is untrusted: it chooses which record is aborted
+ * A record is ended as the clients end it (occl_record_abort), so an op that completed stays
+ * complete. Everything read from the page is untrusted: it chooses which record is aborted
  * inside this communicator, nothing else. */
 #include <string.h>
 
@@ -17,8 +17,6 @@
 
 #define SWEEP_GAP_FIRST_NS 1000000ull
 #define SWEEP_GAP_MAX_NS 100000000ull
-/* OPEN may become LOCAL between two looks, and then nothing but an end. */
-#define DECIDE_TRIES 3
 
 static struct occl_daemon *daemon_of(const struct occl_comm *comm) {
     return comm->job->tenant->daemon;
@@ -30,55 +28,35 @@ void occl_comm_mark_dead(struct occl_comm *comm, uint32_t rank) {
 
 /* ---- one record ---- */
 
-static bool is_point_to_point(uint64_t word) {
-    return (word & OCCL_WORD_CLAIMED) && (word >> 47 & 1);
+static uint32_t peer_of_line(const struct occl_line *line) {
+    struct occl_op_key key = occl_line_key(line);
+    return line->kind == OCCL_OP_SEND ? key.peers & 0xffffu : key.peers >> 16;
 }
 
-/* Which of two members a line of a point-to-point record stands for. */
-static bool pair_rank(struct occl_line *line, uint32_t *out_rank, uint32_t *out_peer) {
-    if (!occl_observe32(&line->ready))
-        return false;
-    uint32_t peers = occl_peek32(&line->peers);
-    bool sends = line->kind == OCCL_OP_SEND;
-    *out_rank = sends ? peers >> 16 : peers & 0xffffu;
-    *out_peer = sends ? peers & 0xffffu : peers >> 16;
-    return true;
-}
-
-/* A rank that has left and without whose arrival the record cannot be decided; OCCL_RANK_NONE. */
-static uint32_t needed_and_left(const struct occl_comm *comm, struct occl_record *rec,
-                                uint64_t word) {
-    if (!is_point_to_point(word)) {
-        for (uint32_t rank = 0; rank < comm->ranks; rank++)
-            if ((comm->left_mask >> rank & 1) && !occl_observe32(&occl_line_at(rec, rank)->ready))
-                return rank;
+/* A rank that has left and without whose arrival the op cannot be decided; OCCL_RANK_NONE. */
+static uint32_t needed_and_left(const struct occl_comm *comm, uint32_t slot, uint64_t print) {
+    struct occl_record *rec = occl_record_at(&comm->records, slot);
+    uint32_t members = occl_claim_members(occl_claim_index(slot), comm->ranks);
+    struct occl_look look;
+    occl_record_look(rec, print, members, &look);
+    /* With a reason in the state the op ends anyway, and not for want of the leaver. */
+    if (look.outcome != OCCL_OUT_OPEN || look.state != OCCL_REC_OPEN || look.ready_mask == 0)
         return OCCL_RANK_NONE;
-    }
-    uint32_t here[2];
-    uint32_t peers[2];
-    bool ready[2] = {false, false};
-    for (uint32_t i = 0; i < 2 && i < comm->ranks; i++)
-        ready[i] = pair_rank(occl_line_at(rec, i), &here[i], &peers[i]);
-    if (ready[0] == ready[1])
-        return OCCL_RANK_NONE;
-    uint32_t peer = ready[0] ? peers[0] : peers[1];
+    uint64_t missing = comm->left_mask & ~look.ready_mask;
+    if (slot >= OCCL_PAIRS)
+        return missing ? (uint32_t)__builtin_ctzll(missing) : OCCL_RANK_NONE;
+    /* Of two members one is here, and its line names the other. */
+    uint32_t peer = peer_of_line(occl_line_at(rec, look.ready_mask & 1 ? 0 : 1));
     return peer < comm->ranks && (comm->left_mask >> peer & 1) ? peer : OCCL_RANK_NONE;
 }
 
-/* True when the record was undecided and is aborted now. */
-static bool abort_record(struct occl_record *rec, int status, uint32_t about_rank) {
-    uint32_t now = occl_observe32(&rec->state);
-    for (int i = 0; i < DECIDE_TRIES; i++) {
-        uint32_t kind = occl_rec_kind(now);
-        if (kind != OCCL_REC_OPEN && kind != OCCL_REC_LOCAL)
-            return false;
-        if (occl_record_decide(rec, now, OCCL_REC_WORD(OCCL_REC_ABORTED, status, about_rank),
-                               &now)) {
-            (void)occl_word_wake(&rec->state, &rec->sleepers, OCCL_WAKES_MAX);
-            return true;
-        }
-    }
-    return false;
+/* True when the op was undecided and is aborted now. */
+static bool abort_record(struct occl_comm *comm, uint32_t slot, uint64_t print, int status,
+                         uint32_t about_rank) {
+    struct occl_record *rec = occl_record_at(&comm->records, slot);
+    bool ours = occl_record_abort(&comm->records, slot, print, status, about_rank);
+    (void)occl_event_wake(&rec->event, &rec->sleepers, OCCL_WAKES_MAX);
+    return ours;
 }
 
 /* ---- all records ---- */
@@ -122,26 +100,27 @@ static void end_ring_ops(struct occl_comm *comm) {
     occl_opview_free(&list);
 }
 
+/* The op of one record; how many were aborted. */
+static uint32_t sweep_record(struct occl_comm *comm, uint32_t slot, uint64_t print) {
+    if (comm->state != OCCL_COMM_LIVE)
+        return abort_record(comm, slot, print, comm->end_status, comm->about_rank);
+    uint32_t leaver = needed_and_left(comm, slot, print);
+    if (leaver == OCCL_RANK_NONE)
+        return 0;
+    tell_of_leaver(comm, leaver);
+    return abort_record(comm, slot, print, OCCL_E_PEER_FAILED, leaver);
+}
+
 uint32_t occl_comm_sweep(struct occl_comm *comm) {
     uint32_t aborted = 0;
-    bool ended = comm->state != OCCL_COMM_LIVE;
-    if (!ended)
+    if (comm->state == OCCL_COMM_LIVE)
         end_ring_ops(comm);
-    for (uint32_t slot = 0; slot < comm->records.records; slot++) {
-        struct occl_record *rec = occl_record_at(&comm->records, slot);
-        uint64_t word = occl_observe64(&rec->word);
+    for (uint32_t index = 0; index < OCCL_CLAIMS; index++) {
+        uint64_t word = occl_observe64(&occl_claim_at(&comm->records, index)->word);
         if (!(word & OCCL_WORD_CLAIMED))
             continue;
-        uint32_t about = ended ? comm->about_rank : needed_and_left(comm, rec, word);
-        if (!ended && about == OCCL_RANK_NONE)
-            continue;
-        /* A LOCAL record has all its members; one that has left waits for nothing of it. */
-        if (!ended && occl_rec_kind(occl_observe32(&rec->state)) != OCCL_REC_OPEN)
-            continue;
-        if (!ended)
-            tell_of_leaver(comm, about);
-        if (abort_record(rec, ended ? comm->end_status : OCCL_E_PEER_FAILED, about))
-            aborted++;
+        for (uint32_t i = 0; i < occl_claim_records(index); i++)
+            aborted += sweep_record(comm, occl_claim_first(index) + i, word & OCCL_WORD_PRINT_MASK);
     }
     return aborted;
 }

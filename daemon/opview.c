@@ -86,16 +86,16 @@ static uint64_t pair_mask(const struct occl_comm *comm, uint32_t peers) {
 
 /* ---- records ---- */
 
-static void take_times(const struct occl_comm *comm, struct occl_line *line, uint64_t rank_bit,
-                       struct occl_op_view *op) {
+static void take_times(const struct occl_comm *comm, const struct occl_line *line, bool blocked,
+                       uint64_t rank_bit, struct occl_op_view *op) {
     struct occl_daemon *daemon = comm->job->tenant->daemon;
     /* A blocking op writes no time before it sleeps; until then it has only just come. */
-    uint64_t submitted = occl_peek64(&line->submit_ticks);
-    uint64_t waits = occl_peek64(&line->wait_since_ticks);
+    uint64_t submitted = line->submit_ticks;
+    uint64_t waits = line->wait_since_ticks;
     uint64_t now = occl_loop_now_ns(daemon->loop);
     uint64_t first = submitted ? submitted : waits;
     uint64_t since = first ? occl_ticks_to_ns(&daemon->scale, first) : now;
-    bool waiting = waits || occl_peek32(&line->ready) == OCCL_LINE_BLOCKED;
+    bool waiting = waits || blocked;
     if (op->since_ns == 0 || since < op->since_ns)
         op->since_ns = since;
     if (!waiting)
@@ -115,59 +115,63 @@ static uint32_t line_rank(const struct occl_op_view *op, const struct occl_line 
     return line->kind == OCCL_OP_SEND ? op->key.peers >> 16 : op->key.peers & 0xffffu;
 }
 
-static void scan_record(struct occl_comm *comm, struct occl_record *rec,
+/* A line as it is now: its fields are read once, for what is made of them. */
+static struct occl_line copy_line(struct occl_line *shared) {
+    struct occl_line line;
+    memset(&line, 0, sizeof line);
+    occl_copy_out(&line, shared, offsetof(struct occl_line, inlined));
+    return line;
+}
+
+static void scan_record(struct occl_comm *comm, uint32_t slot, uint64_t print,
                         struct occl_op_list *list) {
-    uint32_t kind = occl_rec_kind(occl_observe32(&rec->state));
+    struct occl_record *rec = occl_record_at(&comm->records, slot);
+    struct occl_look look;
+    uint32_t members = occl_claim_members(occl_claim_index(slot), comm->ranks);
+    occl_record_look(rec, print, members, &look);
+    uint32_t kind = occl_rec_kind(look.state);
+    bool undecided = look.outcome == OCCL_OUT_OPEN || look.outcome == OCCL_OUT_ALL;
+    if (!undecided || look.ready_mask == 0 || kind == OCCL_REC_DONE || kind == OCCL_REC_ABORTED)
+        return;
     struct occl_op_view op;
     memset(&op, 0, sizeof op);
     op.comm = comm;
     op.in_record = true;
-    bool first = true;
-    uint32_t lines = comm->ranks;
-    for (uint32_t i = 0; i < lines; i++) {
-        struct occl_line *line = occl_line_at(rec, i);
-        if (!occl_observe32(&line->ready))
-            continue;
-        if (first) {
-            op.key = (struct occl_op_key){occl_peek32(&line->peers), occl_peek32(&line->tag),
-                                          occl_peek32(&line->instance)};
-            op.signature = occl_line_signature(line);
+    for (uint64_t left = look.ready_mask; left; left &= left - 1) {
+        uint32_t i = (uint32_t)__builtin_ctzll(left);
+        struct occl_line line = copy_line(occl_line_at(rec, i));
+        if (op.members_mask == 0) {
+            op.key = occl_line_key(&line);
+            op.signature = occl_line_signature(&line);
             op.members_mask =
                 op.key.peers == OCCL_PEERS_ALL ? all_ranks(comm) : pair_mask(comm, op.key.peers);
-            if (op.key.peers != OCCL_PEERS_ALL && lines > 2)
-                lines = 2;
-            first = false;
         }
-        uint32_t rank = line_rank(&op, line, i);
+        uint32_t rank = line_rank(&op, &line, i);
         if (rank >= comm->ranks)
             continue;
         op.arrived_mask |= 1ull << rank;
-        if (occl_peek32(&line->busy))
+        if (line.busy && kind == OCCL_REC_LOCAL)
             op.busy_mask |= 1ull << rank;
-        take_times(comm, line, 1ull << rank, &op);
+        take_times(comm, &line, look.blocked_mask >> i & 1, 1ull << rank, &op);
     }
-    if (first)
-        return;
-    op.state = kind == OCCL_REC_LOCAL ? 2 : 0;
-    if (kind != OCCL_REC_LOCAL) {
-        op.busy_mask = 0;
-    } else {
+    if (kind == OCCL_REC_LOCAL) {
+        op.state = 2;
         op.strands = occl_peek32(&rec->strands_next);
         op.strands_done = occl_peek32(&rec->strands_done);
     }
-    struct occl_op_view *slot = append(list);
-    if (slot)
-        *slot = op;
+    struct occl_op_view *place = append(list);
+    if (place)
+        *place = op;
 }
 
 void occl_opview_scan_comm(struct occl_comm *comm, struct occl_op_list *list) {
-    for (uint32_t slot = 0; slot < comm->records.records; slot++) {
-        struct occl_record *rec = occl_record_at(&comm->records, slot);
-        if (!(occl_observe64(&rec->word) & OCCL_WORD_CLAIMED))
+    for (uint32_t index = 0; index < OCCL_CLAIMS; index++) {
+        uint64_t word = occl_observe64(&occl_claim_at(&comm->records, index)->word);
+        if (!(word & OCCL_WORD_CLAIMED))
             continue;
-        uint32_t kind = occl_rec_kind(occl_observe32(&rec->state));
-        if (kind == OCCL_REC_OPEN || kind == OCCL_REC_LOCAL)
-            scan_record(comm, rec, list);
+        uint32_t first = occl_claim_first(index);
+        for (uint32_t i = 0; i < occl_claim_records(index); i++)
+            scan_record(comm, first + i, word & OCCL_WORD_PRINT_MASK, list);
     }
 }
 

@@ -12,9 +12,17 @@
 /* A communicator on one node: the fan-in of the reduction kernels (gpu/host/reduce.h). */
 #define OCCL_LOCAL_RANKS_MAX 64
 
-/* Records of one communicator page. 128 outstanding ops per communicator take the direct or local
- * path; more go through the ring. 128 x (header + 8 ranks) is 290 KiB: it stays inside an L2. */
-#define OCCL_RECORDS 128
+/* Records of one communicator page: for ops of two members (point to point), for collectives with
+ * tags, and runs for the untagged stream, which let a rank be 48 to 64 ops ahead of the last one.
+ * More outstanding ops go through the ring. 256 x (header + 8 ranks) is 560 KiB; only what is in
+ * use takes room in a cache.
+ * A run is claimed and left once: 16 ops make that cost a twentieth of an op. */
+#define OCCL_PAIRS 64
+#define OCCL_SINGLES 128
+#define OCCL_RUNS 4
+#define OCCL_RUN_OPS 16
+#define OCCL_RECORDS (OCCL_PAIRS + OCCL_SINGLES + OCCL_RUNS * OCCL_RUN_OPS)
+#define OCCL_CLAIMS (OCCL_PAIRS + OCCL_SINGLES + OCCL_RUNS)
 /* Payload that travels inside a rank's line: 32 bytes share the descriptor's cache line (8-byte
  * all-reduces touch one line per rank), 128 bytes fill the line group. */
 #define OCCL_TINY_BYTES 32
@@ -61,7 +69,10 @@
 #ifndef __CUDACC__
 #ifndef __cplusplus
 _Static_assert(OCCL_CQ_ENTRIES >= OCCL_SQ_ENTRIES, "a completion credit exists for every entry");
-_Static_assert((OCCL_RECORDS & (OCCL_RECORDS - 1)) == 0, "slot numbers are masked");
+_Static_assert((OCCL_PAIRS & (OCCL_PAIRS - 1)) == 0, "slot numbers are masked");
+_Static_assert((OCCL_SINGLES & (OCCL_SINGLES - 1)) == 0, "slot numbers are masked");
+_Static_assert((OCCL_RUNS & (OCCL_RUNS - 1)) == 0, "run numbers are masked");
+_Static_assert((OCCL_RUN_OPS & (OCCL_RUN_OPS - 1)) == 0, "places in a run are masked");
 _Static_assert((OCCL_SQ_ENTRIES & (OCCL_SQ_ENTRIES - 1)) == 0, "ring indices are masked");
 _Static_assert((OCCL_CQ_ENTRIES & (OCCL_CQ_ENTRIES - 1)) == 0, "ring indices are masked");
 _Static_assert(OCCL_TINY_BYTES <= OCCL_INLINE_BYTES, "tiny payload is the smaller one");

@@ -3,71 +3,93 @@
  * the record of its op in the communicator's page, whatever its size and path. The page is shared
  * by the communicator's ranks (who trust each other) and the daemon (who believes nothing in it).
  *
- * One op, one slot. The slot of an op is a function of its key, so two ranks never look in
- * different places. The slot's `word` says who owns it:
+ * One op, one record. The record of an op (its slot) is a function of its key, so two ranks never
+ * look in different places. A record belongs to a *claim*; the claim's `word` says for which ops:
  *
- *     word = overflow:15 | claimed:1 | fingerprint:48
+ *     word = overflow:15 | claimed:1 | print:48
  *
  *   free, overflow 0     -> the first rank claims it for its key
  *   claimed, same print  -> a later rank joins
  *   anything else        -> the op goes through the ring, and the rank adds 1 to overflow *in the
- *                           same compare-and-swap that saw the slot busy*
+ *                           same compare-and-swap that saw the claim busy*
  *
- * While overflow is not 0 nobody claims the slot, so all members of an op whose first member went
- * through the ring follow it there: an op is never half in a record and half in the ring. The
- * daemon subtracts 1 for each member whose ring op it has retired, and it retires an op only when
- * *all* its members have submitted it (or the communicator has ended): an op that was withdrawn or
- * timed out before keeps its counts, else its late members would find the slot free and wait there
- * alone.
+ * The untagged stream of a communicator, which all ranks walk in the same order, claims runs of
+ * OCCL_RUN_OPS records at once, so that all but one of its small ops touch no shared word but the
+ * lines of their members. Every other op claims a single record.
  *
- * For collectives the fingerprint is exact: tag (31 bits) and the instance bits above the slot
- * number (16 bits); at most 2^22 instances of one tag are alive. For point to point it is a hash of
- * (peers, tag, instance) and the full key is compared when both lines are there (a collision, one
- * in 2^47 pairs that meet in a slot, is reported as a mismatch of the key, never executed).
+ * While overflow is not 0 nobody claims, so all members of an op whose first member went through
+ * the ring follow it there: an op is never half in a record and half in the ring. The daemon
+ * subtracts 1 for each member whose ring op it has retired, and it retires an op only when *all*
+ * its members have submitted it (or the communicator has ended): an op that was withdrawn or timed
+ * out before keeps its counts, else its late members would find the claim free and wait there
+ * alone. In a run the ops that took the ring are always the first ones: once a rank has joined a
+ * claim it stays until that rank has left every later op of the run.
  *
- * State machine of a claimed record (field `state`, also the futex word):
+ * For collectives the print is exact: tag (31 bits) and the instance bits above the slot number (16
+ * bits); at most 2^22 instances of one tag are alive. For point to point it is a hash of (peers,
+ * tag, instance) and the full key is compared when both lines are there (a collision, one in 2^47
+ * pairs that meet in a slot, is reported as a mismatch of the key, never executed).
  *
- *   OPEN --all arrived, equal signatures, payload in the page--> DIRECT    (last arriver)
- *   OPEN --root or sender arrived with payload in the page-----> DIRECT    (root, sender)
- *   OPEN --all arrived, equal signatures, bytes elsewhere------> LOCAL     (last arriver)
- *   OPEN --all arrived, signatures differ----------------------> ABORTED   (last arriver)
- *   OPEN --deadline, abort, revoke, death----------------------> ABORTED   (member, daemon)
- *   LOCAL --last strand done-----------------------------------> DONE      (its executor)
- *   LOCAL --abort, revoke, death, fault------------------------> ABORTED   (member, daemon)
+ * Arrival. Each member has a line; the line's `flag` holds the print of the last op for which it
+ * was used, so nobody has to reset it:
  *
- * The one compare-and-swap on `state` decides every race between completion and abort, so each
- * member ends exactly once and the same way. The record becomes free when all members have left; a
- * member that arrives at an ABORTED record learns the reason, counts itself and leaves.
+ *     flag = print:48 | bits:16       other print: the member is missing; this op's print: READY
+ *                                     (with what it brings) or POISONED
  *
- * A member may touch a record until it has left, for the record cannot become free before. A lane
- * is no member: the record it was told of may be free, or serve another op, before it gets there.
- * So it enters (occl_record_lane_enter), which holds the record and then checks whose it is. The
+ * A missing member's flag changes once in the op, by compare-and-swap, to READY (by the member) or
+ * to POISONED (by whoever ends the op before all have come). So the flags alone decide, and once
+ * decided it stays (occl_record_look):
+ *
+ *   SOURCE with IN_PAGE there ------> DIRECT   whoever else is missing: broadcast root, sender
+ *   else some are missing ----------> OPEN     also if others are POISONED: a source may yet come
+ *   else some POISONED -------------> ABORTED  for the reason in `state`
+ *   else all IN_PAGE ---------------> DIRECT   every member reads the others' payload
+ *   else ---------------------------> ALL      the bytes are elsewhere: `state` goes on
+ *
+ *   state: OPEN --ALL, equal signatures---------------> LOCAL    (a member that saw ALL)
+ *          OPEN --ALL, signatures differ--------------> ABORTED  (a member that saw ALL)
+ *          OPEN --deadline, abort, revoke, death------> ABORTED  (member, daemon), then poison
+ *          LOCAL --last strand done-------------------> DONE     (its executor)
+ *          LOCAL --abort, revoke, death, fault--------> ABORTED  (member, daemon)
+ *
+ * Who ends an op writes the reason first and poisons the missing flags then; whoever sees the
+ * reason helps to poison. If all flags became READY meanwhile nothing is poisoned: a DIRECT op is
+ * then complete for everybody, whatever `state` says, and an ALL op is aborted for everybody. So
+ * each member ends exactly once and the same way. A member that arrives at an aborted op learns the
+ * reason and leaves. The claim becomes free when all members have left all its ops.
+ *
+ * A member may touch a record until it has left, for the claim cannot become free before. A lane is
+ * no member: the record it was told of may be free, or serve another op, before it gets there. So
+ * it enters (occl_record_lane_enter), which holds the claim and then checks whose it is. The
  * daemon's control loop does not enter; it decides only what holds for the whole communicator
- * (death, revoke, abort), for which any open record of the page is a right target.
+ * (death, revoke, abort), for which any open record of the page is a right target, and it poisons a
+ * flag only from the value that it saw, which is another once the member came.
  *
- * Memory order (all accesses through atomics.h; line 0 and 1 of the record, L of a rank):
+ * Memory order (all accesses through atomics.h; C the claim, 0 and 1 lines of the record, L of a
+ * rank):
  *
  * | field        | writer    | reader    | store      | load    | line | why                      |
- * | word         | m, daemon | m, daemon | claim, add | observe | 0    | (1)                      |
- * | state        | m, daemon | m, daemon | claim      | observe | 0    | (2)                      |
- * | arrived      | m         | m, daemon | add        | peek    | 0    | (3)                      |
- * | left         | m, lanes  | m, lanes  | add, claim | look    | 0    | (4)                      |
- * | sleepers     | m         | m, daemon | add        | look    | 0    | Dekker with state        |
+ * | word         | m, daemon | m, daemon | claim, add | observe | C    | (1)                      |
+ * | left         | m, lanes  | m, lanes  | add, claim | look    | C    | (4)                      |
+ * | state        | m, daemon | m, daemon | claim      | look    | 0    | (2)                      |
+ * | event        | m, daemon | m         | add        | observe | 0    | futex word, changed only |
+ * |              |           |           |            |         |      | when somebody sleeps     |
+ * | sleepers     | m         | m, daemon | add        | look    | 0    | Dekker with flags, state |
  * | strands_next | executors | executors | add        | peek    | 1    | claims a strand          |
  * | strands_done | executors | executors | add        | -       | 1    | (5)                      |
  * | lanes_busy   | lanes     | m         | add        | look    | 1    | Dekker with state (6)    |
- * | line.ready   | the rank  | m, daemon | publish    | observe | L    | line contents before it  |
+ * | line.flag    | m, daemon | m, daemon | claim      | look    | L    | (3)                      |
  * | line.busy    | the rank  | m, daemon | add        | look    | L    | as (6), per rank         |
  * | line.waiters | the rank  | m, daemon | note       | peek    | L    | 1: it sleeps; for `why`  |
  *
- * m: members. (1) Owns the slot; the last one's clear publishes the reset fields to whoever claims
- * the slot next. (2) Decides; observing DONE makes the output of all strands visible, because each
- * executor adds to strands_done before, and observing DIRECT the lines. (3) The last adder sees
- * every line: the adds form a release sequence. (4) left:16, lanes inside << 16; whoever makes it
- * equal the number of members resets. (5) Release of output bytes; the last adder acquires them
- * all. (6) An aborted op's buffers are safe when nobody executes: an executor raises it and then
- * looks at the state, an aborter decides the state and then looks at it. Per rank it can be ignored
- * once the rank is dead.
+ * m: members. (1) Owns the records; the last one's clear publishes the reset fields to whoever
+ * claims next. (2) Decides; seeing DONE makes the output of all strands visible, because each
+ * executor adds to strands_done before. (3) READY publishes the line's contents; the last store of
+ * an op into its flag, LEFT, says that the member reads nobody's payload any more. (4) left:16,
+ * lanes inside << 16; whoever makes it equal the number of members resets. (5) Release of output
+ * bytes; the last adder acquires them all. (6) An aborted op's buffers are safe when nobody
+ * executes: an executor raises it and then looks at the state, an aborter decides the state and
+ * then looks at it. Per rank it can be ignored once the rank is dead.
  */
 #ifndef SHM_IPC_RECORD_H
 #define SHM_IPC_RECORD_H
@@ -80,14 +102,13 @@
 
 enum occl_record_state {
     OCCL_REC_OPEN = 0,
-    OCCL_REC_DIRECT = 1,
     OCCL_REC_LOCAL = 2,
     OCCL_REC_DONE = 3,
     OCCL_REC_ABORTED = 4,
 };
 /* state word = kind:8 | negated status:8 | about_rank:16, decided in one compare-and-swap. The rank
  * is the one the status is about: who died, revoked, let the deadline pass or described the op
- * differently. OPEN, DIRECT, LOCAL and DONE carry neither. */
+ * differently. OPEN, LOCAL and DONE carry neither. */
 #define OCCL_REC_WORD(kind, status, rank) \
     ((uint32_t)(kind) | ((uint32_t)(uint8_t)(-(status)) << 8) | ((uint32_t)(uint16_t)(rank) << 16))
 static inline uint32_t occl_rec_kind(uint32_t state) {
@@ -100,24 +121,38 @@ static inline uint32_t occl_rec_rank(uint32_t state) {
     return state >> 16;
 }
 
-enum occl_line_ready {
-    OCCL_LINE_ASYNC = 1,   /* arrived; nobody of this rank promised to wait */
-    OCCL_LINE_BLOCKED = 2, /* arrived, and its thread stays until the op is decided and helps */
+/* Low bits of a flag. */
+enum occl_flag_bits {
+    OCCL_FLAG_READY = 1,    /* arrived: the line is valid */
+    OCCL_FLAG_POISONED = 2, /* the op ended before the member came */
+    OCCL_FLAG_BLOCKED = 4,  /* its thread stays until the op is decided, and helps */
+    OCCL_FLAG_IN_PAGE = 8,  /* what it contributes is in the page, or it contributes nothing */
+    OCCL_FLAG_SOURCE = 16,  /* its payload is all that the others need */
+    OCCL_FLAG_LEFT = 32,    /* it has left an op whose payload lies in chunks */
+    /* From here on: the member's version of the selection table; the lowest wins. */
+    OCCL_FLAG_SELECTION_SHIFT = 8,
 };
+static inline uint64_t occl_flag_make(uint64_t print, uint32_t bits) {
+    return print << 16 | bits;
+}
+/* Bits of a flag in the op with this print; 0: the member is missing. */
+static inline uint32_t occl_flag_bits_of(uint64_t flag, uint64_t print) {
+    return flag >> 16 == print ? (uint32_t)flag & 0xffffu : 0;
+}
 
 /* A rank's part of a record: 256 bytes. The first line is all that a tiny op touches. */
 struct occl_line {
-    uint32_t ready; /* 0, or enum occl_line_ready once the line is valid for this op */
-    uint32_t peers; /* full key, compared for point to point and read by `why` */
+    uint64_t flag;
+    /* key and signature, packed: occl_line_key, occl_line_signature. Equal in all members' lines
+     * but for `kind` of a send and a receive, and compared as a whole first. */
+    uint64_t count;
     uint32_t tag;
     uint32_t instance;
-    uint32_t count_low; /* signature, packed: see occl_line_signature */
-    uint32_t count_high;
     uint8_t kind;
     uint8_t dtype;
     uint8_t redop;
-    uint8_t selection_version;
-    uint16_t root;
+    uint8_t root;
+    uint16_t peers; /* source << 8 | destination; OCCL_LINE_PEERS_ALL */
     uint16_t program_id;
     union {
         struct {
@@ -140,14 +175,14 @@ OCCL_ABI_SIZE(occl_line, 256);
 OCCL_ABI_AT(occl_line, u, 32);
 OCCL_ABI_AT(occl_line, submit_ticks, 64);
 OCCL_ABI_AT(occl_line, inlined, 128);
+#define OCCL_LINE_PEERS_ALL 0xffffu
+OCCL_STATIC_ASSERT(OCCL_LOCAL_RANKS_MAX <= 255, "a rank fits into a byte of a line");
 
 struct occl_record {
-    uint64_t word;
     uint32_t state;
-    uint32_t arrived;
-    uint32_t left;
+    uint32_t event;
     uint32_t sleepers;
-    uint32_t reserved0[10];
+    uint32_t reserved0[13];
     /* cache line 1: only LOCAL ops */
     uint32_t strands_next;
     uint32_t strands_done;
@@ -157,6 +192,13 @@ struct occl_record {
 };
 OCCL_ABI_SIZE(occl_record, 128);
 OCCL_ABI_AT(occl_record, strands_next, 64);
+
+struct occl_claim {
+    uint64_t word;
+    uint32_t left;
+    uint32_t reserved[13];
+};
+OCCL_ABI_SIZE(occl_claim, OCCL_CACHE_LINE_BYTES);
 
 /* What a rank did last, and its counters: one per rank, single writer (the rank, relaxed). */
 struct occl_rank_note {
@@ -204,7 +246,8 @@ struct occl_comm_page {
     uint32_t payload_stride;
     uint32_t payload_chunk_bytes;
     /* cache line 1 .. */
-    uint32_t reserved0[14];
+    uint64_t claims_offset; /* OCCL_CLAIMS of them */
+    uint32_t reserved0[12];
     /* cache line 2 */
     uint32_t comm_state; /* kind:8 | status:8 | rank:16, built with OCCL_REC_WORD */
     uint32_t reserved1;
@@ -238,6 +281,7 @@ struct occl_records {
     uint32_t records;
     uint64_t record_stride;
     uint64_t records_offset;
+    uint64_t claims_offset;
     uint64_t notes_offset;
     uint64_t payload_offset;
     uint32_t payload_stride;
@@ -253,6 +297,33 @@ static inline struct occl_comm_page *occl_records_header(const struct occl_recor
 static inline struct occl_record *occl_record_at(const struct occl_records *m, uint32_t slot) {
     return (struct occl_record *)(void *)(m->base + m->records_offset + slot * m->record_stride);
 }
+/* Claims: one for each record of a pair or a tagged collective, then one for each run. A claim
+ * always has the same number of members, which a lane relies on: it holds a claim before it knows
+ * whose it is. */
+#define OCCL_CLAIM_RUN_FIRST (OCCL_PAIRS + OCCL_SINGLES)
+static inline uint32_t occl_claim_index(uint32_t slot) {
+    return slot < OCCL_CLAIM_RUN_FIRST
+               ? slot
+               : OCCL_CLAIM_RUN_FIRST + (slot - OCCL_CLAIM_RUN_FIRST) / OCCL_RUN_OPS;
+}
+static inline struct occl_claim *occl_claim_at(const struct occl_records *m, uint32_t index) {
+    return (struct occl_claim *)(void *)(m->base + m->claims_offset) + index;
+}
+static inline struct occl_claim *occl_claim_of(const struct occl_records *m, uint32_t slot) {
+    return occl_claim_at(m, occl_claim_index(slot));
+}
+/* First record of a claim, how many, and the members of their ops. */
+static inline uint32_t occl_claim_first(uint32_t index) {
+    return index < OCCL_CLAIM_RUN_FIRST
+               ? index
+               : OCCL_CLAIM_RUN_FIRST + (index - OCCL_CLAIM_RUN_FIRST) * OCCL_RUN_OPS;
+}
+static inline uint32_t occl_claim_records(uint32_t index) {
+    return index < OCCL_CLAIM_RUN_FIRST ? 1 : OCCL_RUN_OPS;
+}
+static inline uint32_t occl_claim_members(uint32_t index, uint32_t ranks) {
+    return index < OCCL_PAIRS ? 2 : ranks;
+}
 static inline struct occl_line *occl_line_at(struct occl_record *rec, uint32_t index) {
     return (struct occl_line *)(void *)((char *)rec + sizeof *rec) + index;
 }
@@ -260,7 +331,7 @@ static inline struct occl_rank_note *occl_note_at(const struct occl_records *m, 
     return (struct occl_rank_note *)(void *)(m->base + m->notes_offset) + rank;
 }
 
-/* ---- slots and fingerprints ---- */
+/* ---- slots and prints ---- */
 #define OCCL_WORD_PRINT_MASK 0x0000ffffffffffffull
 #define OCCL_WORD_CLAIMED (1ull << 48)
 #define OCCL_WORD_OVERFLOW_ONE (1ull << 49)
@@ -268,11 +339,11 @@ static inline struct occl_rank_note *occl_note_at(const struct occl_records *m, 
 #define OCCL_WORD_OVERFLOW_MAX 0x7fffu
 
 struct occl_place {
-    uint32_t slot;
+    uint32_t slot; /* number of the record */
     uint64_t print;
 };
-/* Slot and fingerprint of a key among `records` (a power of two) slots. */
-struct occl_place occl_place_of(struct occl_op_key key, uint32_t records);
+/* Slot and print of a key. */
+struct occl_place occl_place_of(struct occl_op_key key);
 
 enum occl_enter {
     OCCL_ENTER_CLAIMED = 0, /* first of its op here */
@@ -280,36 +351,57 @@ enum occl_enter {
     OCCL_ENTER_RING = 2, /* overflow was counted: this rank must submit through the ring */
     OCCL_ENTER_FULL = 3, /* nothing was counted, the counter is at its end: OCCL_WOULD_BLOCK */
 };
-/* One attempt, wait-free but for contention on the word. With count_overflow false a busy slot
+/* One attempt, wait-free but for contention on the word. With count_overflow false a busy claim
  * returns OCCL_ENTER_RING without counting, so that the caller may look again first. */
-enum occl_enter occl_record_enter(struct occl_record *rec, uint64_t print, bool count_overflow);
+enum occl_enter occl_claim_enter(struct occl_claim *claim, uint64_t print, bool count_overflow);
 /* Takes back one overflow count: a member whose ring op was retired (daemon), or that could not
  * submit after all (client). Wait-free: a member that scribbles the word cannot hold up a lane. */
-void occl_record_overflow_drop(struct occl_record *rec);
+void occl_claim_overflow_drop(struct occl_claim *claim);
 
 /* ---- arrival ---- */
 static inline struct occl_signature occl_line_signature(const struct occl_line *l) {
     struct occl_signature s = {
-        l->kind, l->dtype,      l->redop, l->selection_version,
-        l->root, l->program_id, 0,        ((uint64_t)l->count_high << 32) | l->count_low};
+        l->kind, l->dtype,      l->redop, (uint8_t)(l->flag >> OCCL_FLAG_SELECTION_SHIFT),
+        l->root, l->program_id, 0,        l->count};
     return s;
 }
+static inline struct occl_op_key occl_line_key(const struct occl_line *l) {
+    struct occl_op_key key = {l->peers == OCCL_LINE_PEERS_ALL
+                                  ? OCCL_PEERS_ALL
+                                  : (uint32_t)(l->peers >> 8) << 16 | (l->peers & 0xffu),
+                              l->tag, l->instance};
+    return key;
+}
+/* Ranks of the key and the signature are below OCCL_LOCAL_RANKS_MAX. */
 void occl_line_fill(struct occl_line *line, struct occl_op_key key,
                     const struct occl_signature *sig);
 
-/* Publishes the line and counts the arrival. Returns how many members have arrived, this one
- * included. The caller has filled line->u and inlined. */
-static inline uint32_t occl_record_arrive(struct occl_record *rec, struct occl_line *line,
-                                          enum occl_line_ready how) {
-    occl_publish32(&line->ready, how);
-    return occl_add32(&rec->arrived, 1) + 1;
-}
+/* Publishes the filled line. False: the op was ended before, the line was not published. */
+bool occl_record_arrive(struct occl_line *line, uint64_t print, uint32_t bits);
+
+enum occl_outcome {
+    OCCL_OUT_OPEN = 0,
+    OCCL_OUT_DIRECT = 1,
+    OCCL_OUT_ALL = 2,
+    OCCL_OUT_ABORTED = 3,
+};
+struct occl_look {
+    enum occl_outcome outcome;
+    uint32_t first_missing; /* first member that is neither READY nor POISONED; else `members` */
+    uint64_t ready_mask, source_mask, blocked_mask; /* bit i: line i */
+    uint32_t state;                                 /* seen after the flags */
+};
+/* What the flags say of the op with this print: see the table at the top. Bounded. */
+void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
+                      struct occl_look *out_look);
 
 /* First field in which two signatures differ; send and recv of one message agree. */
 enum occl_signature_field occl_signature_differ(const struct occl_signature *a,
                                                 const struct occl_signature *b);
-/* Compares every arrived line with line `mine`; *out_index gets the first line that differs. */
-enum occl_signature_field occl_record_mismatch(struct occl_record *rec, uint32_t members,
+/* First field in which two ready lines of one op differ, the key included. */
+enum occl_signature_field occl_line_differ(const struct occl_line *a, const struct occl_line *b);
+/* Compares every line of mask with line `mine`; *out_index gets the first that differs. */
+enum occl_signature_field occl_record_mismatch(struct occl_record *rec, uint64_t mask,
                                                uint32_t mine, uint32_t *out_index);
 
 /* Moves OPEN (from = OCCL_REC_OPEN) or LOCAL to `to_word`. False: somebody else decided; *out_now
@@ -322,14 +414,20 @@ static inline bool occl_record_decide(struct occl_record *rec, uint32_t from, ui
     return won;
 }
 
-/* A member is finished with the record: its threads execute nothing of it any more. The last one
- * out, member or lane, resets it and frees the slot. */
-void occl_record_leave(struct occl_record *rec, uint32_t members);
+/* Ends an op that is OPEN, ALL or LOCAL: writes the reason unless there is one, and poisons who is
+ * missing. True when this call wrote the reason; the caller wakes sleepers either way. A DIRECT op
+ * stays as it is. Bounded, whatever members write meanwhile. */
+bool occl_record_abort(const struct occl_records *m, uint32_t slot, uint64_t print, int status,
+                       uint32_t about_rank);
+
+/* A member is finished with all ops that it entered under this claim: its threads execute nothing
+ * of them any more. The last one out, member or lane, resets the records and frees the claim. */
+void occl_claim_leave(const struct occl_records *m, uint32_t index);
 
 /* A lane wants to execute strands of the op with this print. True: the record is LOCAL, belongs to
  * that op, and stays so or becomes DONE or ABORTED of the same op until occl_record_lane_leave;
  * lanes_busy is raised. False: nothing is held. Bounded, whatever members write meanwhile. */
-bool occl_record_lane_enter(struct occl_record *rec, uint64_t print, uint32_t members);
-void occl_record_lane_leave(struct occl_record *rec, uint32_t members);
+bool occl_record_lane_enter(const struct occl_records *m, uint32_t slot, uint64_t print);
+void occl_record_lane_leave(const struct occl_records *m, uint32_t slot);
 
 #endif

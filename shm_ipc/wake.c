@@ -35,14 +35,20 @@ int occl_futex_wake(uint32_t *word, uint32_t count) {
     return woken > 0 ? (int)woken : 0;
 }
 
-bool occl_word_sleep(uint32_t *word, uint32_t expected, uint32_t *sleepers, uint64_t timeout_ns) {
+bool occl_word_changed(const void *seen) {
+    const struct occl_word_seen *it = seen;
+    return occl_look32(it->word) != it->seen;
+}
+
+bool occl_event_sleep(const struct occl_wait_place *place, uint64_t timeout_ns) {
     bool slept = false;
-    (void)occl_add32(sleepers, 1);
-    if (occl_look32(word) == expected) {
-        occl_futex_sleep(word, expected, timeout_ns);
+    uint32_t event = occl_observe32(place->event);
+    (void)occl_add32(place->sleepers, 1);
+    if (!place->changed(place->what)) {
+        occl_futex_sleep(place->event, event, timeout_ns);
         slept = true;
     }
-    (void)occl_add32(sleepers, 0u - 1u);
+    (void)occl_add32(place->sleepers, 0u - 1u);
     return slept;
 }
 
@@ -93,18 +99,18 @@ uint32_t occl_cores_allowed(void) {
     return online > 0 ? (uint32_t)online : 1;
 }
 
-/* True when the word changed within the step. */
-static bool spin(const struct occl_wait_policy *policy, const uint32_t *word, uint32_t expected) {
+/* True when the place changed within the step. */
+static bool spin(const struct occl_wait_policy *policy, const struct occl_wait_place *place) {
     uint64_t start = occl_ticks(policy->ticks_source);
     for (int i = 0; i < PAUSES_PER_STEP_MAX; i++) {
-        if (occl_observe32(word) != expected)
+        if (place->changed(place->what))
             return true;
         occl_relax();
         /* Reading the counter costs about as much as a pause. */
         if (i % 8 == 7 && occl_ticks(policy->ticks_source) - start >= policy->spin_step_ticks)
             break;
     }
-    return occl_observe32(word) != expected;
+    return place->changed(place->what);
 }
 
 static void yield_once(struct occl_waiter *waiter) {
@@ -113,24 +119,23 @@ static void yield_once(struct occl_waiter *waiter) {
 }
 
 enum occl_wait_step occl_waiter_step(struct occl_waiter *waiter,
-                                     const struct occl_wait_policy *policy, uint32_t *word,
-                                     uint32_t expected, uint32_t *sleepers,
-                                     uint64_t sleep_ns_limit) {
-    if (occl_observe32(word) != expected)
+                                     const struct occl_wait_policy *policy,
+                                     const struct occl_wait_place *place, uint64_t sleep_ns_limit) {
+    if (place->changed(place->what))
         return OCCL_WAIT_CHANGED;
     if (waiter->spins < policy->spin_steps) {
         if (waiter->spins > 0)
             yield_once(waiter);
         waiter->spins++;
-        return spin(policy, word, expected) ? OCCL_WAIT_CHANGED : OCCL_WAIT_SPUN;
+        return spin(policy, place) ? OCCL_WAIT_CHANGED : OCCL_WAIT_SPUN;
     }
     if (waiter->yields < policy->yields || sleep_ns_limit == 0) {
         waiter->yields++;
         yield_once(waiter);
-        return occl_observe32(word) != expected ? OCCL_WAIT_CHANGED : OCCL_WAIT_YIELDED;
+        return place->changed(place->what) ? OCCL_WAIT_CHANGED : OCCL_WAIT_YIELDED;
     }
     uint64_t limit = sleep_ns_limit < policy->sleep_ns_max ? sleep_ns_limit : policy->sleep_ns_max;
-    if (occl_word_sleep(word, expected, sleepers, limit))
+    if (occl_event_sleep(place, limit))
         waiter->sleep_calls++;
-    return occl_observe32(word) != expected ? OCCL_WAIT_CHANGED : OCCL_WAIT_SLEPT;
+    return place->changed(place->what) ? OCCL_WAIT_CHANGED : OCCL_WAIT_SLEPT;
 }

@@ -10,7 +10,8 @@
  * | lane       | its parker      | daemon_sleeping | sq.tail        | loop, told by the DOORBELL  |
  * |            |                 |                 |                | of who published sq.tail    |
  * | any thread | its parker      | word bit 0      | word's number  | whoever calls parker_wake   |
- * | member     | record.state    | record.sleepers | record.state   | whoever decided the state   |
+ * | member     | record.event    | record.sleepers | a missing flag,| whoever changed a flag or   |
+ * |            |                 |                 | record.state   | the state decisively        |
  * | client     | session.cq_bell | cq_sleepers     | cq_bell        | lane that published cq.tail |
  * |            |                 |                 |                | and then changed the bell   |
  *
@@ -47,18 +48,55 @@ void occl_futex_sleep(uint32_t *word, uint32_t expected, uint64_t timeout_ns);
 /* Wakes at most count sleepers; returns how many. Does not block. */
 int occl_futex_wake(uint32_t *word, uint32_t count);
 
-/* ---- record words and completion bells ---- */
+/* ---- events: records and completion bells ---- */
 
-/* One bounded sleep: announces in *sleepers, looks at *word once more, sleeps while it is expected,
- * takes the announcement back. True when it made a system call. Client threads only. */
-bool occl_word_sleep(uint32_t *word, uint32_t expected, uint32_t *sleepers, uint64_t timeout_ns);
+/* What a thread waits for: `changed` tells whether `what` is no longer as it was when the thread
+ * decided to wait; its loads are sequentially consistent. Meanwhile it sleeps on *event, which says
+ * nothing itself: a waker changes it, and only when *sleepers is not 0. */
+struct occl_wait_place {
+    bool (*changed)(const void *what);
+    const void *what;
+    uint32_t *event;
+    uint32_t *sleepers;
+};
+/* The common case: one word is waited for and slept on. `word` of the place refers to *seen. */
+struct occl_word_seen {
+    uint32_t *word;
+    uint32_t seen;
+};
+bool occl_word_changed(const void *seen);
+static inline struct occl_wait_place occl_wait_on_word(const struct occl_word_seen *seen,
+                                                       uint32_t *sleepers) {
+    struct occl_wait_place place = {occl_word_changed, seen, seen->word, sleepers};
+    return place;
+}
+
+/* One bounded sleep: announces in *sleepers, looks once more, sleeps unless it changed, takes the
+ * announcement back. True when it made a system call. Client threads only. */
+bool occl_event_sleep(const struct occl_wait_place *place, uint64_t timeout_ns);
+static inline bool occl_word_sleep(uint32_t *word, uint32_t expected, uint32_t *sleepers,
+                                   uint64_t timeout_ns) {
+    struct occl_word_seen seen = {word, expected};
+    struct occl_wait_place place = occl_wait_on_word(&seen, sleepers);
+    return occl_event_sleep(&place, timeout_ns);
+}
 
 /* After a claim or add that changed *word: wakes everybody who sleeps on it. True when it made a
- * system call. The waker must still be a member of the record (it has not left), or be a lane. */
+ * system call. */
 static inline bool occl_word_wake(uint32_t *word, const uint32_t *sleepers, uint32_t count_max) {
     if (occl_look32(sleepers) == 0)
         return false;
     (void)occl_futex_wake(word, count_max); /* how many there were does not matter */
+    return true;
+}
+/* The same where something else changed: the event changes too, for a sleeper that has looked and
+ * is not asleep yet. The waker must still be a member of the record (it has not left), or be a lane
+ * inside, or the daemon. */
+static inline bool occl_event_wake(uint32_t *event, const uint32_t *sleepers, uint32_t count_max) {
+    if (occl_look32(sleepers) == 0)
+        return false;
+    (void)occl_add32(event, 1);
+    (void)occl_futex_wake(event, count_max);
     return true;
 }
 
@@ -131,7 +169,7 @@ void occl_wait_policy_choose(uint32_t runnable, uint32_t cores, enum occl_ticks_
 uint32_t occl_cores_allowed(void);
 
 enum occl_wait_step {
-    OCCL_WAIT_CHANGED = 0, /* the word is no longer what was expected */
+    OCCL_WAIT_CHANGED = 0, /* the place is no longer as it was */
     OCCL_WAIT_SPUN = 1,
     OCCL_WAIT_YIELDED = 2,
     OCCL_WAIT_SLEPT = 3,
@@ -149,12 +187,11 @@ static inline void occl_waiter_start(struct occl_waiter *waiter) {
     waiter->spins = waiter->yields = 0;
     waiter->yield_calls = waiter->sleep_calls = 0;
 }
-/* Makes one step of waiting while *word == expected and returns, so that the caller looks at its
- * other conditions (deadline, communicator state, daemon alive). A sleep lasts at most
+/* Makes one step of waiting unless the place has changed, and returns, so that the caller looks at
+ * its other conditions (deadline, communicator state, daemon alive). A sleep lasts at most
  * min(policy->sleep_ns_max, sleep_ns_limit); a limit of 0 never sleeps. */
 enum occl_wait_step occl_waiter_step(struct occl_waiter *waiter,
-                                     const struct occl_wait_policy *policy, uint32_t *word,
-                                     uint32_t expected, uint32_t *sleepers,
-                                     uint64_t sleep_ns_limit);
+                                     const struct occl_wait_policy *policy,
+                                     const struct occl_wait_place *place, uint64_t sleep_ns_limit);
 
 #endif

@@ -12,11 +12,6 @@
 #define LINE_BYTES offsetof(struct occl_line, inlined)
 _Static_assert(LINE_BYTES % 8 == 0, "copied word by word");
 
-/* Prints of point-to-point keys have the top bit (occl_place_of). */
-static uint32_t members_of(const struct occl_eng_comm *comm, uint64_t print) {
-    return print >> 47 ? 2 : comm->ranks;
-}
-
 static uint32_t rank_of_line(struct occl_op_key key, uint32_t index) {
     if (key.peers == OCCL_PEERS_ALL)
         return index;
@@ -25,7 +20,7 @@ static uint32_t rank_of_line(struct occl_op_key key, uint32_t index) {
 
 /* Wakes whoever sleeps on a record that was just decided. */
 static void announce(struct occl_eng_lane *lane, struct occl_record *record) {
-    if (occl_word_wake(&record->state, &record->sleepers, OCCL_WAKES_MAX))
+    if (occl_event_wake(&record->event, &record->sleepers, OCCL_WAKES_MAX))
         occl_eng_bump(&lane->counters.system_calls, 1);
 }
 
@@ -40,25 +35,32 @@ static void abort_record(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
 
 void occl_eng_record_abort(struct occl_eng_lane *lane, struct occl_eng_run *run, int status,
                            uint32_t about_rank) {
-    uint32_t members = run->plan.member_count;
-    if (!occl_record_lane_enter(run->record, run->print, members))
+    if (!occl_record_lane_enter(&run->comm->records, run->slot, run->print))
         return;
     abort_record(lane, run->comm, run->record, status, about_rank);
-    occl_record_lane_leave(run->record, members);
+    occl_record_lane_leave(&run->comm->records, run->slot);
 }
 
-/* Copies line `index`; false when it does not belong to the op of line 0. */
-static bool copy_line(struct occl_record *record, uint32_t index, struct occl_op_key key,
-                      const struct occl_signature *sig, struct occl_line *out_line) {
-    const struct occl_line *shared = occl_line_at(record, index);
-    if (occl_observe32(&shared->ready) == 0)
+/* Copies line `index`; false when its member has not arrived in the run's op. */
+static bool copy_line(const struct occl_eng_run *run, uint32_t index, struct occl_line *out_line) {
+    const struct occl_line *shared = occl_line_at(run->record, index);
+    if (!(occl_flag_bits_of(occl_observe64(&shared->flag), run->print) & OCCL_FLAG_READY))
         return false;
     occl_copy_out(out_line, shared, LINE_BYTES);
     OCCL_ENG_SETTLE(*out_line);
+    return true;
+}
+
+/* The same for a line that must describe the op as line 0 did. */
+static bool copy_equal_line(const struct occl_eng_run *run, uint32_t index,
+                            struct occl_line *out_line) {
+    if (!copy_line(run, index, out_line))
+        return false;
+    struct occl_op_key key = occl_line_key(out_line);
     struct occl_signature theirs = occl_line_signature(out_line);
-    return out_line->peers == key.peers && out_line->tag == key.tag &&
-           out_line->instance == key.instance &&
-           occl_signature_differ(sig, &theirs) == OCCL_FIELD_NONE;
+    return key.peers == run->key.peers && key.tag == run->key.tag &&
+           key.instance == run->key.instance &&
+           occl_signature_differ(&run->signature, &theirs) == OCCL_FIELD_NONE;
 }
 
 /* Resolves the buffers of one line into the run. OCCL_E_FAULT: the lane cannot reach one. */
@@ -81,16 +83,14 @@ static int fill_line(struct occl_eng_run *run, struct occl_eng_comm *comm, uint3
 }
 
 /* The key, signature and plan of the record, from its first line. False: no op to execute. */
-static bool describe(struct occl_eng_run *run, uint32_t records, uint32_t ranks) {
+static bool describe(struct occl_eng_run *run, uint32_t ranks) {
     struct occl_line line;
     uint64_t bytes;
-    if (occl_observe32(&occl_line_at(run->record, 0)->ready) == 0)
+    if (!copy_line(run, 0, &line))
         return false;
-    occl_copy_out(&line, occl_line_at(run->record, 0), LINE_BYTES);
-    OCCL_ENG_SETTLE(line);
-    run->key = (struct occl_op_key){line.peers, line.tag, line.instance};
+    run->key = occl_line_key(&line);
     run->signature = occl_line_signature(&line);
-    struct occl_place place = occl_place_of(run->key, records);
+    struct occl_place place = occl_place_of(run->key);
     if (place.slot != run->slot || place.print != run->print)
         return false;
     if (occl_eng_check_signature(&run->signature, ranks, &bytes) != OCCL_OK)
@@ -107,14 +107,14 @@ static bool describe(struct occl_eng_run *run, uint32_t records, uint32_t ranks)
  * OCCL_E_FAULT: a buffer that lanes cannot reach; the record is aborted. */
 static int fill_record(struct occl_eng_lane *lane, struct occl_eng_run *run,
                        struct occl_eng_comm *comm) {
-    if (!describe(run, comm->records.records, comm->ranks))
+    if (!describe(run, comm->ranks))
         return OCCL_E_INVALID;
     occl_eng_run_begin(lane, run);
     int status = OCCL_OK;
     uint32_t about = OCCL_RANK_NONE;
     for (uint32_t i = 0; i < run->plan.member_count; i++) {
         struct occl_line line;
-        if (!copy_line(run->record, i, run->key, &run->signature, &line))
+        if (!copy_equal_line(run, i, &line))
             return OCCL_E_INVALID;
         if (i == 0)
             run->first_ticks = line.submit_ticks;
@@ -139,11 +139,10 @@ bool occl_eng_record_start(struct occl_eng_lane *lane, struct occl_eng_comm *com
         print; /* a later op of the slot, whose buffers lanes may not reach, is not meant */
     run->run_class = op_class;
     run->last_ticks = submit_ticks;
-    uint32_t members = members_of(comm, run->print);
     int status = OCCL_E_INVALID;
-    if (occl_record_lane_enter(run->record, run->print, members)) {
+    if (occl_record_lane_enter(&comm->records, slot, print)) {
         status = fill_record(lane, run, comm);
-        occl_record_lane_leave(run->record, members);
+        occl_record_lane_leave(&comm->records, slot);
     }
     if (status != OCCL_OK) {
         occl_eng_bump(&lane->counters.ignored, 1);
@@ -187,7 +186,7 @@ bool occl_eng_record_start_wanted(struct occl_eng_lane *lane, struct occl_eng_co
 
 void occl_eng_execute(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
                       const struct occl_sqe *sqe) {
-    struct occl_place place = occl_place_of(sqe->key, comm->records.records);
+    struct occl_place place = occl_place_of(sqe->key);
     if (comm->failed_status != OCCL_OK || place.slot != sqe->slot ||
         (sqe->priority > 3 && sqe->priority != 255)) {
         occl_eng_bump(&lane->counters.ignored, 1);
@@ -224,16 +223,16 @@ static bool execute_strand(struct occl_eng_lane *lane, struct occl_eng_run *run,
 bool occl_eng_record_slice(struct occl_eng_lane *lane, struct occl_eng_run *run,
                            uint64_t *out_bytes) {
     struct occl_record *record = run->record;
-    uint32_t members = run->plan.member_count, count = run->plan.strand_count;
+    uint32_t count = run->plan.strand_count;
     bool more = false;
-    if (occl_record_lane_enter(record, run->print, members)) {
+    if (occl_record_lane_enter(&run->comm->records, run->slot, run->print)) {
         /* The private count bounds the work, whatever the shared one is made to say. */
         if (occl_add32(&run->claims, 1) < count) {
             uint32_t index = occl_add32(&record->strands_next, 1);
             if (index < count)
                 more = execute_strand(lane, run, index, out_bytes);
         }
-        occl_record_lane_leave(record, members);
+        occl_record_lane_leave(&run->comm->records, run->slot);
     }
     if (!more)
         occl_eng_run_stop(run, OCCL_ENG_RUN_OVER);

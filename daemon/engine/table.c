@@ -86,13 +86,13 @@ put_tenant:
     return status;
 }
 
-/* Members that went through the ring keep the record slot of their key closed (shm_ipc/record.h).
- * They are all counted back when the op leaves the table, not one by one: a slot that opens while
+/* Members that went through the ring keep the claim of their key closed (shm_ipc/record.h).
+ * They are all counted back when the op leaves the table, not one by one: a claim that opens while
  * members are missing would let these wait in the record alone. */
 void occl_eng_drop_overflow(struct occl_eng_comm *comm, struct occl_op_key key, uint32_t count) {
-    struct occl_place place = occl_place_of(key, comm->records.records);
+    struct occl_claim *claim = occl_claim_of(&comm->records, occl_place_of(key).slot);
     for (uint32_t i = 0; i < count; i++)
-        occl_record_overflow_drop(occl_record_at(&comm->records, place.slot));
+        occl_claim_overflow_drop(claim);
 }
 
 void occl_eng_op_free(struct occl_eng_lane *lane, struct occl_eng_op *op) {
