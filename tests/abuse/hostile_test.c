@@ -87,12 +87,13 @@ static void forge_record(struct raw_client *e) {
     s.key.peers = OCCL_PEERS_ALL;
     struct occl_place place = occl_place_of(s.key);
     struct occl_record *rec = occl_record_at(&m, place.slot);
+    uint32_t bits = OCCL_FLAG_READY | (uint32_t)(scene_random(&e->random) & 0x3e);
     for (uint32_t i = 0; i < m.ranks; i++) {
         struct occl_line *line = occl_line_at(rec, i);
         occl_line_fill(line, s.key, &s.signature);
         line->u.ref.src = some_buffer(e, s.signature.count * 4);
         line->u.ref.dst = some_buffer(e, s.signature.count * 4);
-        occl_publish64(&line->flag, occl_flag_make(place.print, OCCL_FLAG_READY));
+        occl_publish64(&line->flag, occl_flag_make(place.print, bits));
     }
     occl_note32(&rec->strands_next, (uint32_t)(scene_random(&e->random) & 1));
     occl_publish32(&rec->state, OCCL_REC_LOCAL);
