@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The overflow rule (shm_ipc/record.h): OPS ops share one slot, two members submit them in any
+/* The overflow rule (shm_ipc/record.h): OPS ops share one claim of a single record, two members submit them in any
  * order and may withdraw each of them, the daemon matches what comes through the ring and gives an
  * op's counts back when all its members have submitted it.
  *
@@ -8,7 +8,8 @@
  *
  * Negative controls (each must fail): CLAIM_OVER_COUNT (claim a free slot although counts are left),
  * COUNT_APART (look at the slot and count in two steps), DROP_AT_WITHDRAW (the daemon gives a count
- * back when a member withdraws, before all have come). */
+ * back when a member withdraws, before all have come), DROP_AT_REFUSAL (it gives a count back when it
+ * has no room for the op, which is submitted again then). */
 #define MEMBERS 2
 #ifndef OPS
 #define OPS 2
@@ -126,7 +127,7 @@ proctype member(byte me) {
 
 active proctype controller() {
     byte op, who, i;
-    bool withdraw;
+    bool withdraw, refused;
     byte submitted[OPS];
 #ifdef DROP_AT_WITHDRAW
     bool dropped[6];
@@ -145,7 +146,14 @@ end:
             :: else
             fi
 #endif
-        :: else ->
+        :: !withdraw && submitted[op] == 0 && !refused && nfull(requests) ->
+            /* No room for another op: the member is told so, keeps its count and comes again. */
+            refused = true;
+#ifdef DROP_AT_REFUSAL
+            overflow--;
+#endif
+            requests ! op, who, false
+        :: !withdraw ->
             submitted[op]++;
             if
             :: submitted[op] == MEMBERS ->

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lane that executes strands of a record it was told of some time ago (occl_record_lane_enter): the
- * op may be over and the slot may serve another one. Two members run two ops in the same slot; the
- * lane tries both at any moment.
+/* A lane that executes strands of a record it was told of some time ago (occl_record_lane_enter):
+ * the op may be over and the record may serve another one. Two members run two LOCAL ops in the same
+ * record, one of them may abort; the lane tries both ops at any moment, a strand each time.
  *
- * Checked: each strand of each op runs exactly once and while its op is LOCAL, an op is DONE only with
- * all strands, a claimed record starts clean, nobody waits for ever.
+ * Checked: each strand runs at most once, for the op that its executor means, while the record is of
+ * that op and no member has been told that the buffers are its own again; an op is DONE only with all
+ * strands; a claimed record starts clean; nobody waits for ever.
  *
- * Negative controls (each must fail): NO_HOLD (the lane looks at the word without entering),
- * NO_CHECK (it enters and does not look whose record it is), LATE_ENTER (it may enter when all
- * members have left). */
+ * Negative controls (each must fail): NO_HOLD (the lane looks without entering), NO_CHECK (it does
+ * not look whose record it is), LATE_ENTER (it enters when all members have left), WORD_FIRST (it
+ * looks whose record it is before it looks at the state: the next op may come in between),
+ * BUSY_LATE (it raises lanes_busy after its look at the state), NO_SETTLE (who aborts does not wait
+ * for executors), RESET_AFTER (the claim is freed before the record is clean). */
 #define MEMBERS 2
 #define OPS 2
 #define STRANDS 2
@@ -18,88 +21,150 @@
 #define OPEN 0
 #define LOCAL 1
 #define DONE 2
+#define ABORTED 3
 
-byte word;
-byte state;
-byte arrived;
+byte word; /* print of the op */
 byte left;
+byte state;
 byte next;
 byte done;
-byte runs[4]; /* op * STRANDS + strand */
+byte lanes_busy;
+byte busy[MEMBERS];
+byte arrived[OPS]; /* the flags: other prints in another op */
+
+byte runs[4];       /* op * STRANDS + strand */
+bool returned[OPS]; /* a member has its buffers back */
 
 inline reset() {
-    arrived = 0;
+#ifdef RESET_AFTER
+    left = 0;
+    word = FREE;
+    next = 0;
+    done = 0;
+    state = OPEN
+#else
     next = 0;
     done = 0;
     state = OPEN;
     left = 0;
     word = FREE
+#endif
 }
 
-/* Claims and runs strands; which op they belong to is what the record says after the claim. */
-inline execute() {
-    do
-        /* The real counter goes on counting; beyond the strands it makes no difference. */
-    :: atomic { strand = next; if :: next < STRANDS -> next++ :: else fi }
+/* One strand of the op the executor means, which need not be the record's. */
+inline execute(op) {
+    /* The real counter goes on counting; beyond the strands it makes no difference. */
+    atomic {
+        strand = next;
         if
-        :: strand >= STRANDS -> break
-        :: else
-        fi;
-        atomic {
-            assert(word != FREE);
-            assert(state == LOCAL);
-            runs[(word - 1) * STRANDS + strand]++;
-            assert(runs[(word - 1) * STRANDS + strand] == 1)
-        }
-        atomic { done++; finished = done }
-        if
-        :: finished == STRANDS -> atomic { assert(state == LOCAL); state = DONE }
+        :: next < STRANDS -> next++
         :: else
         fi
-    od;
-    strand = 0;
-    finished = 0
+    }
+    if
+    :: strand >= STRANDS
+    :: else ->
+        atomic {
+            assert(word == op + 1);
+            assert(!returned[op]);
+            runs[op * STRANDS + strand]++;
+            assert(runs[op * STRANDS + strand] == 1)
+        }
+        atomic { assert(!returned[op]); done++; number = done }
+        if
+        :: number == STRANDS ->
+            atomic {
+                if
+                :: state == LOCAL -> state = DONE
+                :: else
+                fi
+            }
+        :: else
+        fi;
+        number = 0
+    fi
 }
 
 proctype member(byte me) {
-    byte op, mine, strand, finished;
+    byte op, strand, number;
     for (op : 0 .. OPS - 1) {
         atomic {
             (word == FREE || word == op + 1);
             if
             :: word == FREE ->
-                assert(state == OPEN && arrived == 0 && next == 0 && done == 0);
+                assert(state == OPEN && left % LANE == 0 && next == 0 && done == 0);
                 word = op + 1
             :: else
             fi
         }
-        atomic { arrived++; mine = arrived }
+        atomic { arrived[op]++; number = arrived[op] }
         if
-        :: mine == MEMBERS -> state = LOCAL
+        :: number == MEMBERS -> state = LOCAL
         :: else -> state != OPEN
         fi;
-        /* A member may help, or leave the work to others; one of them has to. */
+        number = 0;
+        /* Member 1 executes, leaves the work to others, or ends the op. */
         if
-        :: true -> execute()
-        :: me == 1 -> skip
+        :: true ->
+            busy[me]++;
+            strand = 0;
+            do
+            :: state == LOCAL && strand < STRANDS -> execute(op)
+            :: else -> break
+            od;
+            strand = 0;
+            busy[me]--
+        :: me == 1
+        :: me == 1 ->
+            atomic {
+                if
+                :: state == LOCAL -> state = ABORTED
+                :: else
+                fi
+            }
         fi;
-        state == DONE;
-        assert(runs[op * STRANDS] == 1 && runs[op * STRANDS + 1] == 1);
-        atomic { left++; mine = left }
+        state != LOCAL;
         if
-        :: mine == MEMBERS -> reset()
+        :: state == ABORTED ->
+#ifndef NO_SETTLE
+            lanes_busy == 0;
+            busy[1 - me] == 0;
+#endif
+            returned[op] = true
+        :: else -> assert(state == DONE && runs[op * STRANDS] == 1 && runs[op * STRANDS + 1] == 1)
+        fi;
+        atomic { left++; number = left }
+        if
+        :: number == MEMBERS -> reset()
         :: else
         fi;
-        mine = 0
+        number = 0
     }
 }
 
+inline lane_leave() {
+#ifndef NO_HOLD
+    atomic { left = left - LANE; number = left }
+    if
+    :: number == MEMBERS -> reset()
+    :: else
+    fi;
+#endif
+    number = 0
+}
+
+#if defined(NO_CHECK)
+#define MEANT(op) (state == LOCAL)
+#else
+#define MEANT(op) (word == op + 1)
+#endif
+
 proctype lane() {
-    byte told, after, strand, finished;
-    bool inside;
+    byte told, strand, number;
+    bool inside, found;
 end:
     do
-    :: told < 2 ->
+    :: told < OPS ->
 #ifdef NO_HOLD
         inside = true;
 #else
@@ -116,40 +181,38 @@ end:
 #endif
         if
         :: inside ->
-#ifdef NO_CHECK
-            execute();
+#ifndef BUSY_LATE
+            lanes_busy++;
+#endif
+#ifdef WORD_FIRST
+            found = MEANT(told);
+            found = found && state == LOCAL;
 #else
+            found = (state == LOCAL);
+            found = found && MEANT(told);
+#endif
+#ifdef BUSY_LATE
+            lanes_busy++;
+#endif
             if
-            :: word == told + 1 ->
-                if
-                :: state == LOCAL -> execute()
-                :: else
-                fi
+            :: found -> execute(told)
             :: else
             fi;
-#endif
-#ifndef NO_HOLD
-            atomic { left = left - LANE; after = left }
-            if
-            :: after == MEMBERS -> reset()
-            :: else
-            fi;
-#endif
-            inside = false;
-            after = 0
+            lanes_busy--;
+            lane_leave();
+            strand = 0;
+            found = false;
+            inside = false
         :: else
         fi
-    :: told == 0 -> told = 1 /* it hears of the second op */
-    :: told == 1 -> told = 2 /* and of no more */
+    :: told < OPS -> told++ /* it hears of the next op, and of no more */
     od
 }
 
 init {
-    byte i;
     atomic {
         run lane();
-        for (i : 0 .. MEMBERS - 1) {
-            run member(i)
-        }
+        run member(0);
+        run member(1)
     }
 }
