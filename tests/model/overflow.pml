@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The overflow rule (shm_ipc/record.h): OPS ops share one claim of a single record, two members submit them in any
- * order and may withdraw each of them, the daemon matches what comes through the ring and gives an
- * op's counts back when all its members have submitted it.
+/* The overflow rule (shm_ipc/record.h): OPS ops share the claim of a single record, two members
+ * submit them in any order and may withdraw each of them, the daemon matches what comes through the
+ * ring and gives an op's counts back when all its members have submitted it.
  *
  * Checked: no op is taken by one member into the record and by the other into the ring; every op
- * ends on every member (else an invalid end state); the slot is free in the end.
+ * ends on every member (else an invalid end state); the claim is free in the end.
  *
- * Negative controls (each must fail): CLAIM_OVER_COUNT (claim a free slot although counts are left),
- * COUNT_APART (look at the slot and count in two steps), DROP_AT_WITHDRAW (the daemon gives a count
+ * Negative controls (each must fail): CLAIM_OVER_COUNT (take a free claim although counts are left),
+ * COUNT_APART (look at the claim and count in two steps), DROP_AT_WITHDRAW (the daemon gives a count
  * back when a member withdraws, before all have come), DROP_AT_REFUSAL (it gives a count back when it
  * has no room for the op, which is submitted again then). */
 #define MEMBERS 2
@@ -21,7 +21,7 @@
 #define DIRECT 1
 #define ABORTED 2
 
-/* The slot's word: overflow and the claiming op (0: free). Always read and changed together. */
+/* The claim's word: overflow and the claiming op (0: free). Always read and changed together. */
 byte overflow;
 byte claimed;
 byte state;
@@ -78,7 +78,7 @@ inline submit(op) {
     mine = 0
 }
 
-/* One step: nobody looks at the other fields while the slot is claimed and all have left. */
+/* One step: nobody looks at the other fields while the record is claimed and all have left. */
 inline reset() {
     d_step {
         arrived = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who decides an op (shm_ipc/record.h): the flags of its members and the state of its record. Three
  * members meet in one op; the deadline of one of them may pass, and that one may die between the
- * reason and the poison; the daemon may end the op, too. The op is DIRECT (everything is in the
- * page), ROOTED (in the page, one member is the source) or ALL (the bytes are elsewhere).
+ * reason and the poison; another may never come then; or the daemon may end the op. The op is
+ * DIRECT (everything is in the page), ROOTED (in the page, one member is the source) or ALL (the
+ * bytes are elsewhere).
  *
  * Checked: all members end the op the same way; a rooted op whose source has come completes for
  * everybody; who ends it as aborted finds the reason; a flag and the state are each decided once;
@@ -164,10 +165,10 @@ proctype member(byte me) {
 again:
         if
 #ifdef NO_HELP
-        :: outcome == OPEN -> CHANGED
+        :: outcome == OPEN && CHANGED
 #else
         :: outcome == OPEN && now == ABORTED -> abort_op(false)
-        :: outcome == OPEN && now != ABORTED -> CHANGED
+        :: outcome == OPEN && now != ABORTED && CHANGED
 #endif
         :: outcome == OPEN && now != ABORTED && me == aborter && !expired ->
             expired = true;
@@ -237,11 +238,11 @@ init {
         :: kind = ALL; differs = true
         fi;
         if
-        :: aborter = MEMBERS; run sweeper()
-        :: aborter = 0
+        :: aborter = MEMBERS; run sweeper(); run member(1)
+        :: aborter = 0; run member(1)
+        :: aborter = 0 /* member 1 never comes */
         fi;
         run member(0);
-        run member(1);
         run member(2)
     }
 }
