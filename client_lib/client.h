@@ -142,8 +142,7 @@ struct client_chunk {
 /* This rank in the run it has joined. */
 struct client_run {
     uint64_t print;
-    uint32_t joined;    /* 1: print is valid */
-    uint32_t remaining; /* ops of the run that this rank has not left */
+    uint32_t remaining; /* ops of the run that this rank has not left; 0: it is in none */
 };
 struct client_comm {
     uint32_t index;

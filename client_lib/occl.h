@@ -231,9 +231,11 @@ enum occl_result occl_mem_free(void *ptr);
 
 /* ---- operations ---- */
 
-/* A process may have 4096 ops outstanding that find no free record (each communicator has 128). A
- * submission beyond that waits for an earlier op of the process, which is an order that the program
- * did not ask for: ranks that submit more than that in opposite orders may wait for each other. */
+/* A process may have 32768 ops outstanding that find no free record (a communicator has 128 for ops
+ * with tags, 64 for the untagged stream and 64 for sends and receives), and a tenant
+ * 65536 (its quota) in the daemon. A submission beyond that waits for an earlier op of the process,
+ * which is an order that the program did not ask for: ranks that submit more than that in opposite
+ * orders may wait for each other. */
 enum occl_op_flags {
     OCCL_OP_NO_WAIT_FOR_ROOM = 1 /* return TRY_AGAIN instead of waiting when the ring is full */
 };

@@ -56,10 +56,9 @@ static uint64_t chunk_take(struct client_op *op) {
 static void join_run(struct client_comm *comm, struct occl_place place) {
     uint32_t at = place.slot - OCCL_CLAIM_RUN_FIRST;
     struct client_run *run = &comm->runs[at / OCCL_RUN_OPS];
-    if (run->joined && run->print == place.print)
+    if (run->print == place.print && occl_peek32(&run->remaining) > 0)
         return;
     run->print = place.print;
-    run->joined = 1;
     occl_note32(&run->remaining, OCCL_RUN_OPS - at % OCCL_RUN_OPS);
 }
 

@@ -42,12 +42,19 @@ static uint32_t needed_and_left(const struct occl_comm *comm, uint32_t slot, uin
     /* With a reason in the state the op ends anyway, and not for want of the leaver. */
     if (look.outcome != OCCL_OUT_OPEN || look.state != OCCL_REC_OPEN || look.ready_mask == 0)
         return OCCL_RANK_NONE;
+    uint32_t needed = OCCL_RANK_NONE;
     uint64_t missing = comm->left_mask & ~look.ready_mask;
-    if (slot >= OCCL_PAIRS)
-        return missing ? (uint32_t)__builtin_ctzll(missing) : OCCL_RANK_NONE;
-    /* Of two members one is here, and its line names the other. */
-    uint32_t peer = peer_of_line(occl_line_at(rec, look.ready_mask & 1 ? 0 : 1));
-    return peer < comm->ranks && (comm->left_mask >> peer & 1) ? peer : OCCL_RANK_NONE;
+    if (slot < OCCL_PAIRS) /* of two members one is here, and its line names the other */
+        needed = peer_of_line(occl_line_at(rec, look.ready_mask & 1 ? 0 : 1));
+    else if (missing)
+        needed = (uint32_t)__builtin_ctzll(missing);
+    if (needed >= comm->ranks || !(comm->left_mask >> needed & 1))
+        return OCCL_RANK_NONE;
+    /* If the claim is still this op's, it was so all the time, and it stays so: who has left cannot
+     * come. Else the flags were another op's. */
+    uint64_t word = occl_look64(&occl_claim_of(&comm->records, slot)->word);
+    bool still = (word & OCCL_WORD_CLAIMED) && (word & OCCL_WORD_PRINT_MASK) == print;
+    return still ? needed : OCCL_RANK_NONE;
 }
 
 /* True when the op was undecided and is aborted now. */

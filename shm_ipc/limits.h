@@ -36,9 +36,10 @@
 
 /* Session rings. A completion credit is taken at submission, so the completion ring bounds the ring
  * ops a process may have outstanding: beyond it a submission waits for an earlier op, which is an
- * order the application did not ask for, so it must be far away: 4096 x 32 bytes = 128 KiB. */
+ * order the application did not ask for, so it must be far away: 32768 x 32 bytes = 1 MiB for each
+ * process, half of the ops that the daemon holds for a tenant (OCCL_QUOTA_OPS). */
 #define OCCL_SQ_ENTRIES 256
-#define OCCL_CQ_ENTRIES 4096
+#define OCCL_CQ_ENTRIES 32768
 #define OCCL_RING_ENTRIES_MIN 8
 
 /* Text. Names go into logs and metrics labels; they are checked against [A-Za-z0-9._:@/-]. */

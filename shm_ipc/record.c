@@ -235,7 +235,7 @@ static void poison(const struct occl_claim *claim, struct occl_record *rec, uint
         uint64_t flag = occl_look64(place), word = occl_look64(&claim->word);
         if (!(word & OCCL_WORD_CLAIMED) || (word & OCCL_WORD_PRINT_MASK) != print)
             return;
-        if (occl_flag_bits_of(flag, print) == 0)
+        if (!(occl_flag_bits_of(flag, print) & (OCCL_FLAG_READY | OCCL_FLAG_POISONED)))
             (void)occl_claim64(place, &flag, occl_flag_make(print, OCCL_FLAG_POISONED));
     }
 }
@@ -313,9 +313,11 @@ bool occl_record_lane_enter(const struct occl_records *m, uint32_t slot, uint64_
     /* Raised before the look at the state: a member that aborts the op and then sees 0 here knows
      * that no lane will start on it. */
     (void)occl_add32(&rec->lanes_busy, 1);
+    /* The state first: while the last one out resets, the word is still the old op's, and between a
+     * look at it and a look at the state the next op could become LOCAL. */
+    bool local = occl_rec_kind(occl_look32(&rec->state)) == OCCL_REC_LOCAL;
     uint64_t word = occl_look64(&claim->word);
-    bool ours = (word & OCCL_WORD_CLAIMED) && (word & OCCL_WORD_PRINT_MASK) == print;
-    if (ours && occl_rec_kind(occl_look32(&rec->state)) == OCCL_REC_LOCAL)
+    if (local && (word & OCCL_WORD_CLAIMED) && (word & OCCL_WORD_PRINT_MASK) == print)
         return true;
     occl_record_lane_leave(m, slot);
     return false;

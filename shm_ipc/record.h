@@ -61,9 +61,11 @@
  * A member may touch a record until it has left, for the claim cannot become free before. A lane is
  * no member: the record it was told of may be free, or serve another op, before it gets there. So
  * it enters (occl_record_lane_enter), which holds the claim and then checks whose it is. The
- * daemon's control loop does not enter; it decides only what holds for the whole communicator
- * (death, revoke, abort), for which any open record of the page is a right target, and it poisons a
- * flag only from the value that it saw, which is another once the member came.
+ * daemon's control loop does not enter: what it reads may belong to a later op than it thinks. When
+ * the whole communicator ends, every open record is a right target; when one member has left, it
+ * looks at the claim again after it has judged the flags, because an op that needs that member can
+ * never end by itself. It poisons a flag only from a value that it saw while the claim was the
+ * op's, which is another once the member came.
  *
  * Memory order (all accesses through atomics.h; C the claim, 0 and 1 lines of the record, L of a
  * rank):

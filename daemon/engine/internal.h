@@ -109,7 +109,9 @@ struct occl_eng_job {
     double share;       /* of all competing jobs */
     double passed;      /* charged bytes / share: the job's virtual time */
     double delta;       /* charged since the look before */
-    bool active;        /* at the last look */
+    double backlog;     /* part of the latest looks that found work waiting or under way, 0..1 */
+    bool moving;        /* it moved something lately, or had work */
+    bool active;        /* at the last look: moving, and backlogged for long enough to compete */
     bool competed;      /* at the last look */
 };
 
@@ -148,6 +150,7 @@ struct occl_eng_comm {
     /* control loop */
     struct occl_eng_link job_link;
     uint64_t noted_bytes[OCCL_LOCAL_RANKS_MAX]; /* bytes_executed as last seen: it only grows */
+    bool at_work;                               /* the last look found a local op under way */
     UT_hash_handle hh;
 };
 

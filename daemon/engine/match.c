@@ -194,7 +194,9 @@ void occl_eng_submit(struct occl_eng_lane *lane, struct occl_eng_session *sessio
     if (!op) {
         status = occl_eng_op_create(lane, a.comm, sqe->key, a.members, &op);
         if (status != OCCL_OK) {
-            occl_eng_complete_refused(lane, session, a.comm, sqe, status, OCCL_RANK_NONE);
+            /* Who is told to come again keeps its place: the claim stays closed for it. */
+            occl_eng_complete_refused(lane, session, status == OCCL_WOULD_BLOCK ? NULL : a.comm,
+                                      sqe, status, OCCL_RANK_NONE);
             return;
         }
     }

@@ -2,11 +2,13 @@
 /* Shares between jobs, whoever executes their strands. The control loop calls the meter by a timer,
  * often only while at least two jobs move bytes.
  *
- * Each job has a virtual time: bytes charged / its share. The jobs of the highest active class may
- * run until they are one quantum ahead of the one that is furthest behind, so over any longer time
- * their bytes stand in the proportion of their shares, and a job that is behind never waits. Jobs
- * of lower classes get one slice per ageing period. A job that has been idle comes back at the time
- * of the others, but for a small credit: what it did not use is gone.
+ * Each job has a virtual time: bytes charged / its share. The jobs of the highest class that have
+ * work may run until they are one quantum ahead of the one that is furthest behind, so over any
+ * longer time their bytes stand in the proportion of their shares, and a job that is behind never
+ * waits. Jobs of lower classes get one slice per ageing period. A job that moves a little and rests
+ * in between competes with nobody: it runs as it likes and holds nobody back. One that has been
+ * idle comes back at the time of the others, but for a small credit: what it did not use is gone.
+ * One that has work and gets no core is not idle.
  *
  * What a rank says it has moved is its own word, in a page it can write. It is taken as growing
  * only; a rank that understates it cheats with its own processor time, and only against the shares.
@@ -17,10 +19,16 @@
 /* While two jobs are active; and to find out whether two are. */
 #define PERIOD_NS 1000000u
 #define LOOK_PERIOD_NS 100000000u
-/* A job counts as active for so long after it last moved something or stood at its limit: several
- * periods, so that a job whose threads wait for a core is not taken for idle at once. When it
- * really is idle, others may stand still for the rest of this time, once. */
-#define ACTIVE_NS 10000000u
+/* A job counts as moving for so long after it last moved something or stood at its limit: looks
+ * stay frequent, and a job whose threads wait for a core is not taken for idle. */
+#define MOVING_NS 40000000u
+/* Only a job that found no time for its work competes: one that moves a little and waits for its
+ * application in between would hold all others to its own pace. Work is sampled at each look; jobs
+ * compete from this part of the looks on. */
+#define BACKLOG_MIN 0.125
+/* However far behind a job is, and whatever its page says, the others wait for it no more than
+ * that: the virtual time goes on by one quantum in so many looks. */
+#define PATIENCE_LOOKS 20.0
 /* Quantum: what all jobs move in two periods, so that nobody stands still between two looks; at
  * least a few slices, at most what keeps a second's shares within a few percent. */
 #define QUANTUM_MIN (4.0 * MEGA)
@@ -33,13 +41,34 @@ void occl_eng_meter_reset(struct occl_engine *engine, struct occl_eng_job *job) 
     job->charged_bytes = job->granted_bytes = 0;
     job->active_at_ns = job->aged_at_ns = 0;
     job->passed = job->delta = 0;
-    job->active = job->competed = false;
+    job->active = job->moving = job->competed = false;
+    job->backlog = 0;
 }
 
-static uint64_t charged_now(struct occl_eng_job *job) {
+/* Whether a local op of the communicator is under way. A rank can write these words: then its job
+ * competes without need, which costs others no more than PATIENCE_LOOKS allows. */
+static bool has_local_op(struct occl_eng_comm *comm) {
+    if (comm->failed_status != OCCL_OK)
+        return false;
+    for (uint32_t index = 0; index < OCCL_CLAIMS; index++) {
+        if (!(occl_peek64(&occl_claim_at(&comm->records, index)->word) & OCCL_WORD_CLAIMED))
+            continue;
+        uint32_t slot = occl_claim_first(index), end = slot + occl_claim_records(index);
+        for (; slot < end; slot++)
+            if (occl_peek32(&occl_record_at(&comm->records, slot)->state) == OCCL_REC_LOCAL)
+                return true;
+    }
+    return false;
+}
+
+/* Only communicators that moved since the last look, or were at work then, are searched for work: a
+ * job may have many that rest. */
+static uint64_t charged_now(struct occl_eng_job *job, bool *out_at_work) {
     uint64_t sum = job->charged_bytes, lane = occl_peek64(&job->lane_bytes);
+    *out_at_work = lane != job->lane_seen;
     for (struct occl_eng_link *l = job->comms.next; l != &job->comms; l = l->next) {
         struct occl_eng_comm *comm = OCCL_ENG_ENTRY(l, struct occl_eng_comm, job_link);
+        uint64_t before = sum;
         for (uint32_t r = 0; r < comm->ranks; r++) {
             uint64_t now = occl_peek64(&occl_note_at(&comm->records, r)->bytes_executed);
             if (now <= comm->noted_bytes[r])
@@ -47,35 +76,46 @@ static uint64_t charged_now(struct occl_eng_job *job) {
             sum += now - comm->noted_bytes[r];
             comm->noted_bytes[r] = now;
         }
+        comm->at_work = (comm->at_work || sum != before) && has_local_op(comm);
+        *out_at_work |= comm->at_work;
     }
     sum += lane - job->lane_seen;
     job->lane_seen = lane;
     return sum;
 }
 
-/* Sums up all jobs; returns how many are active and their highest class. A look may come late, so
- * activity is told from one look to the next, not by the time alone. */
+static void note_backlog(struct occl_engine *engine, struct occl_eng_job *job, bool at_work) {
+    if (!engine->metering)
+        job->backlog = at_work || job->delta > 0; /* looks are rare: the next ones know better */
+    else if (at_work)
+        job->backlog += (1 - job->backlog) / 8;
+    else
+        job->backlog -= job->backlog / (job->delta > 0 ? 8 : 4);
+}
+
+/* Sums up all jobs; returns how many are moving, and the highest class of those that compete. A
+ * look may come late, so activity is told from one look to the next, not by the time alone. */
 static uint32_t look(struct occl_engine *engine, uint64_t now_ns, uint32_t *out_class) {
     struct occl_eng_link *jobs = &engine->live_jobs;
-    uint32_t active = 0;
+    uint32_t moving = 0;
     *out_class = 0;
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
-        uint64_t sum = charged_now(job);
-        bool was_active = job->active;
-        bool at_limit = was_active && occl_peek32(&job->metered) && sum >= job->granted_bytes;
+        bool at_work;
+        uint64_t sum = charged_now(job, &at_work);
+        bool at_limit = job->moving && occl_peek32(&job->metered) && sum >= job->granted_bytes;
         job->delta = (double)(sum - job->charged_bytes);
         job->charged_bytes = sum;
+        note_backlog(engine, job, at_work || at_limit);
         if (job->delta > 0 || at_limit)
             job->active_at_ns = now_ns;
-        job->active = job->delta > 0 || at_limit || now_ns - job->active_at_ns < ACTIVE_NS;
-        if (!job->active)
-            continue;
-        active++;
-        if (occl_peek32(&job->job_class) > *out_class)
+        job->moving = job->delta > 0 || at_limit || now_ns - job->active_at_ns < MOVING_NS;
+        job->active = job->moving && job->backlog >= BACKLOG_MIN;
+        moving += job->moving;
+        if (job->active && occl_peek32(&job->job_class) > *out_class)
             *out_class = occl_peek32(&job->job_class);
     }
-    return active;
+    return moving;
 }
 
 static bool competes(const struct occl_eng_job *job, uint32_t top_class) {
@@ -113,9 +153,10 @@ static double bounded(double value, double low, double high) {
 }
 
 /* Virtual time of the job that is furthest behind among those that competed at the last look, too;
- * false when there is none. */
-static bool advance_running(struct occl_engine *engine, uint32_t top_class, double *out_behind) {
+ * not touched when there is none. */
+static void advance_running(struct occl_engine *engine, uint32_t top_class, double *out_behind) {
     struct occl_eng_link *jobs = &engine->live_jobs;
+    double least = engine->virtual_bytes + engine->quantum_bytes / PATIENCE_LOOKS, most = 0;
     bool any = false;
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
@@ -124,9 +165,19 @@ static bool advance_running(struct occl_engine *engine, uint32_t top_class, doub
         job->passed += job->delta / job->share;
         if (!any || job->passed < *out_behind)
             *out_behind = job->passed;
+        if (!any || job->passed > most)
+            most = job->passed;
         any = true;
     }
-    return any;
+    if (any && *out_behind < least)
+        *out_behind = least < most ? least : most;
+    /* Who is left behind by that keeps a credit, as after a pause. */
+    double floor = *out_behind - CREDIT_QUANTA * engine->quantum_bytes;
+    for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
+        struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
+        if (competes(job, top_class) && job->competed && job->passed < floor)
+            job->passed = floor;
+    }
 }
 
 /* Moves the virtual times on; returns that of the job that is furthest behind. A job that comes
@@ -134,7 +185,7 @@ static bool advance_running(struct occl_engine *engine, uint32_t top_class, doub
 static double advance(struct occl_engine *engine, uint32_t top_class) {
     struct occl_eng_link *jobs = &engine->live_jobs;
     double moved = 0, behind = engine->virtual_bytes;
-    (void)advance_running(engine, top_class, &behind); /* false: all start where it stood */
+    advance_running(engine, top_class, &behind);
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
         if (competes(job, top_class))
@@ -157,6 +208,7 @@ static double advance(struct occl_engine *engine, uint32_t top_class) {
         if (job->passed < behind)
             behind = job->passed;
     }
+    engine->virtual_bytes = behind; /* those who came back have their time, too */
     return behind;
 }
 

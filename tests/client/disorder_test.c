@@ -383,6 +383,32 @@ static void test_a_new_tag_for_every_step(void **state) {
 }
 
 /* Four jobs at once, each with orders of its own. */
+/* ---- more ops than records, in opposite orders ---- */
+
+#define OPPOSITE_OPS 6000
+
+static int opposite_orders(struct world_rank *me) {
+    static struct occl_request requests[OPPOSITE_OPS];
+    static int32_t values[OPPOSITE_OPS];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    for (int i = 0; i < OPPOSITE_OPS; i++) {
+        int op = me->rank ? OPPOSITE_OPS - 1 - i : i;
+        values[op] = op + me->rank;
+        attr.tag = 1 + (uint32_t)op;
+        WORLD_OK(occl_all_reduce(&values[op], &values[op], 1, OCCL_INT32, OCCL_SUM, me->comm, &attr,
+                                 &requests[op]));
+    }
+    WORLD_OK(occl_wait_all(requests, OPPOSITE_OPS));
+    for (int op = 0; op < OPPOSITE_OPS; op++)
+        WORLD_CHECK(values[op] == 2 * op + 1);
+    return 0;
+}
+
+static void test_thousands_in_opposite_orders(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, opposite_orders, NULL, 100), 0);
+}
+
 static void test_four_jobs(void **state) {
     pid_t pids[4][4];
     static struct many many[4];
@@ -412,6 +438,7 @@ int main(void) {
         cmocka_unit_test(test_A05_untagged_threads_mismatch_or_complete),
         cmocka_unit_test(test_random_waits),
         cmocka_unit_test(test_a_new_tag_for_every_step),
+        cmocka_unit_test(test_thousands_in_opposite_orders),
         cmocka_unit_test(test_four_jobs),
     };
     return cmocka_run_group_tests_name("client_disorder", tests, setup, teardown);

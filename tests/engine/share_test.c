@@ -197,6 +197,7 @@ struct world {
     uint64_t now_ns;
     uint64_t next_ns;
     bool wants[4];
+    bool starved[4]; /* wants, but has no core */
 };
 
 static void open_world(struct world *w, uint32_t jobs, const uint32_t *classes,
@@ -219,13 +220,23 @@ static void move(struct world *w, uint32_t job, uint64_t bytes) {
     w->sums[job] += bytes;
 }
 
+/* What the meter sees of a job's work: a local op under way. */
+static void show_work(struct world *w, uint32_t job, bool at_work) {
+    const struct occl_records *m = &w->comms[job]->records;
+    uint32_t slot = OCCL_CLAIM_RUN_FIRST + 5;
+    occl_note64(&occl_claim_of(m, slot)->word, at_work ? OCCL_WORD_CLAIMED : 0);
+    occl_note32(&occl_record_at(m, slot)->state, at_work ? OCCL_REC_LOCAL : OCCL_REC_OPEN);
+}
+
 /* Runs `ms` milliseconds in steps of 50 us: those that want and may move share the machine. */
 static void live(struct world *w, uint32_t jobs, uint64_t ms, uint64_t bytes_per_step) {
     for (uint64_t step = 0; step < ms * 20; step++) {
         uint32_t running = 0;
         bool may[4] = {false};
         for (uint32_t j = 0; j < jobs; j++) {
-            may[j] = w->wants[j] && occl_share_may_run(w->fx.jobs[j].page);
+            if (w->comms[j])
+                show_work(w, j, w->wants[j]);
+            may[j] = w->wants[j] && !w->starved[j] && occl_share_may_run(w->fx.jobs[j].page);
             running += may[j];
         }
         for (uint32_t j = 0; j < jobs; j++) {
@@ -375,6 +386,69 @@ static void lower_class_gets_a_slice_per_period(void **state) {
     fx_close(&w.fx);
 }
 
+/* Job 1 has little to do and waits for its application in between, so job 2 has all the rest: also
+ * where job 1 has the higher class. */
+static void a_job_with_little_work_holds_nobody_back(void **state) {
+    static const uint32_t weights[] = {1, 1};
+    (void)state;
+    for (uint32_t top = 1; top <= 2; top++) {
+        const uint32_t classes[] = {top, 1};
+        struct world w;
+        open_world(&w, 2, classes, weights);
+        for (uint32_t i = 0; i < 2000; i++) {
+            if (i == 400)
+                memset(w.sums, 0, sizeof w.sums);
+            w.wants[0] = false;
+            live(&w, 2, 1, 500000);
+            /* Found at work in one look of twenty. */
+            if (i % 20 == 0)
+                show_work(&w, 0, true);
+            move(&w, 0, 65536);
+        }
+        close_to((double)w.sums[1], 1600.0 * 20 * 500000, 0.1);
+        fx_close(&w.fx);
+    }
+}
+
+/* Threads of other programs take the cores away from job 1 for 30 ms at a time: it has work, so
+ * what it could not move stays its due. */
+static void a_job_without_cores_keeps_its_share(void **state) {
+    static const uint32_t classes[] = {1, 1}, weights[] = {3, 1};
+    struct world w;
+    (void)state;
+    open_world(&w, 2, classes, weights);
+    for (uint32_t i = 0; i < 4000; i++) {
+        if (i == 400)
+            memset(w.sums, 0, sizeof w.sums);
+        w.starved[0] = i % 60 < 30;
+        live(&w, 2, 1, 500000);
+    }
+    close_to((double)w.sums[0] / (double)w.sums[1], 3, 0.1);
+    fx_close(&w.fx);
+}
+
+/* A job that always says it has work and moves next to nothing costs others at most what the
+ * meter's patience allows. */
+static void pretended_work_stops_nobody(void **state) {
+    static const uint32_t classes[] = {1, 1}, weights[] = {1, 1};
+    struct world w;
+    (void)state;
+    open_world(&w, 2, classes, weights);
+    w.starved[0] = true;
+    for (uint32_t i = 0; i < 2000; i++) {
+        live(&w, 2, 1, 500000);
+        move(&w, 0, 1);
+    }
+    memset(w.sums, 0, sizeof w.sums);
+    for (uint32_t i = 0; i < 1000; i++) {
+        live(&w, 2, 1, 500000);
+        move(&w, 0, 1);
+    }
+    if (w.sums[1] < 1000ull * 20 * 500000 / 100)
+        fail_msg("%llu bytes", (unsigned long long)w.sums[1]);
+    fx_close(&w.fx);
+}
+
 static void a_note_that_shrinks_is_not_believed(void **state) {
     static const uint32_t classes[] = {1, 1}, weights[] = {1, 1};
     struct world w;
@@ -414,6 +488,9 @@ int main(void) {
         cmocka_unit_test(a_changed_class_starts_near_the_others),
         cmocka_unit_test(gate_opens_for_one_job_alone),
         cmocka_unit_test(lower_class_gets_a_slice_per_period),
+        cmocka_unit_test(a_job_with_little_work_holds_nobody_back),
+        cmocka_unit_test(a_job_without_cores_keeps_its_share),
+        cmocka_unit_test(pretended_work_stops_nobody),
         cmocka_unit_test(a_note_that_shrinks_is_not_believed),
         cmocka_unit_test(one_job_needs_no_timer),
     };
