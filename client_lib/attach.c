@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -170,10 +169,7 @@ static int hello(int fd, const struct occl_init_attr *attr) {
     for (char *c = msg.program; *c; c++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:@/-", *c))
             *c = '_';
-    int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    status = occl_fd_send(fd, &msg, sizeof msg, &pidfd, pidfd >= 0, true, &detail);
-    if (pidfd >= 0)
-        (void)close(pidfd);
+    status = occl_fd_send(fd, &msg, sizeof msg, NULL, 0, true, &detail);
     return status ? client_fail_detail(&detail) : OCCL_OK;
 }
 

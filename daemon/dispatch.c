@@ -24,12 +24,11 @@ static bool refuse_other_version(struct occl_session *session, uint32_t bytes) {
     if (hello.h.magic != OCCL_WIRE_MAGIC || hello.h.type != OCCL_MSG_HELLO ||
         (hello.abi_min <= OCCL_ABI_VERSION && hello.abi_max >= OCCL_ABI_VERSION_MIN))
         return false;
-    int no_fds[OCCL_MESSAGE_FDS_MAX] = {-1, -1};
-    occl_hello_handle(session, &hello, no_fds);
+    occl_hello_handle(session, &hello);
     return true;
 }
 
-static void dispatch_stray(struct occl_session *session, uint32_t bytes, int *fds) {
+static void dispatch_stray(struct occl_session *session, uint32_t bytes) {
     const void *inbox = session->daemon->inbox;
     const struct occl_msg_header *header = inbox;
     struct occl_detail detail;
@@ -45,7 +44,7 @@ static void dispatch_stray(struct occl_session *session, uint32_t bytes, int *fd
         protocol_error(session, header->request, &detail);
         return;
     }
-    occl_hello_handle(session, inbox, fds);
+    occl_hello_handle(session, inbox);
 }
 
 static void dispatch_rank(struct occl_session *session, const struct occl_msg_header *header) {
@@ -90,12 +89,12 @@ static void dispatch_rank(struct occl_session *session, const struct occl_msg_he
     }
 }
 
-void occl_dispatch(struct occl_session *session, uint32_t bytes, int *fds) {
+void occl_dispatch(struct occl_session *session, uint32_t bytes) {
     const void *inbox = session->daemon->inbox;
     const struct occl_msg_header *header = inbox;
     struct occl_detail detail;
     if (session->phase == OCCL_PHASE_STRAY) {
-        dispatch_stray(session, bytes, fds);
+        dispatch_stray(session, bytes);
         return;
     }
     if (occl_msg_check(inbox, bytes, &detail) != OCCL_OK) {

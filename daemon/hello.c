@@ -130,11 +130,10 @@ static void admit_admin(struct occl_session *session, const struct occl_msg_hell
     welcome(session, msg->h.request);
 }
 
-static void admit_rank(struct occl_session *session, const struct occl_msg_hello *msg,
-                       int sent_pidfd) {
+static void admit_rank(struct occl_session *session, const struct occl_msg_hello *msg) {
     struct occl_daemon *daemon = session->daemon;
     struct occl_detail detail;
-    int status = occl_identity_finish(session, sent_pidfd, &detail);
+    int status = occl_identity_finish(session, &detail);
     if (status != OCCL_OK) {
         refuse(session, msg->h.request, &detail);
         return;
@@ -172,7 +171,7 @@ static void admit_rank(struct occl_session *session, const struct occl_msg_hello
     occl_metrics_wake(daemon);
 }
 
-void occl_hello_handle(struct occl_session *session, const struct occl_msg_hello *msg, int *fds) {
+void occl_hello_handle(struct occl_session *session, const struct occl_msg_hello *msg) {
     struct occl_detail detail;
     memset(&detail, 0, sizeof detail);
     int status = negotiate(session, msg, &detail);
@@ -191,5 +190,5 @@ void occl_hello_handle(struct occl_session *session, const struct occl_msg_hello
     if (msg->role == OCCL_ROLE_ADMIN)
         admit_admin(session, msg);
     else
-        admit_rank(session, msg, fds[0]);
+        admit_rank(session, msg);
 }

@@ -2,9 +2,10 @@
 /* Who is at the other end of a socket, and what became of it: from the kernel, never from a field.
  *
  * A pidfd names one process for ever, its number only until it is reaped. Sources, best first:
- * SO_PEERPIDFD (kernel 6.5); a pidfd that the client sent and whose process is that of the
- * credentials; pidfd_open on the number of the credentials, checked afterwards: the process must be
- * of the same uid and the connection must still stand, so that a number used again is noticed. */
+ * SO_PEERPIDFD (kernel 6.5); pidfd_open on the number of the credentials, checked afterwards: the
+ * process must be of the same uid and the connection must still stand, so that a number used again
+ * is noticed. A pidfd of the client's would have to be closed again, and may be something else:
+ * see receive in session.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -127,7 +128,7 @@ static uid_t process_uid(pid_t pid) {
     return stat(path, &st) == 0 ? st.st_uid : (uid_t)-1;
 }
 
-int occl_identity_finish(struct occl_session *session, int sent_pidfd, struct occl_detail *detail) {
+int occl_identity_finish(struct occl_session *session, struct occl_detail *detail) {
     int pidfd = -1;
     socklen_t bytes = sizeof pidfd;
     int fd = session->socket_watch.fd;
@@ -141,17 +142,6 @@ int occl_identity_finish(struct occl_session *session, int sent_pidfd, struct oc
                                (int)session->pid);
     if (session->pid == 0)
         return OCCL_OK; /* an alien pid namespace on an old kernel: the socket's end must do */
-    if (sent_pidfd >= 0) {
-        long named = pidfd_process(sent_pidfd);
-        if (named != (long)session->pid)
-            return occl_detail_set(detail, OCCL_E_PROTOCOL, 0,
-                                   "the pidfd sent with HELLO: expected process %d, found %ld",
-                                   (int)session->pid, named);
-        session->pidfd = fcntl(sent_pidfd, F_DUPFD_CLOEXEC, 3);
-        return session->pidfd >= 0
-                   ? OCCL_OK
-                   : occl_detail_set(detail, OCCL_E_NO_MEMORY, errno, "no descriptor left");
-    }
     pidfd = (int)syscall(SYS_pidfd_open, session->pid, 0);
     if (pidfd < 0)
         return occl_detail_set(detail, OCCL_E_PROTOCOL, errno, "process %d cannot be watched",

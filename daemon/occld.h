@@ -335,9 +335,8 @@ void occl_server_close(struct occl_daemon *daemon);
 int occl_identity_read(struct occl_session *session, struct occl_detail *detail);
 /* Looks the operator group up. At start and reload only: name services may block. */
 void occl_identity_find_operators(struct occl_daemon *daemon);
-/* Takes a pidfd the client sent (-1: none) and makes sure that it names the peer; else opens one.
- */
-int occl_identity_finish(struct occl_session *session, int sent_pidfd, struct occl_detail *detail);
+/* Opens a pidfd of the peer and makes sure that it names the peer. */
+int occl_identity_finish(struct occl_session *session, struct occl_detail *detail);
 bool occl_identity_is_operator(const struct occl_session *session);
 /* How the process ended, as far as the kernel tells; "cause unknown" otherwise. */
 void occl_identity_exit_cause(const struct occl_session *session, char *out_text, uint32_t bytes);
@@ -388,8 +387,8 @@ void occl_session_flush(struct occl_session *session);
 void occl_session_drop_queue(struct occl_session *session);
 
 /* ---- hello.c, dispatch.c ---- */
-void occl_hello_handle(struct occl_session *session, const struct occl_msg_hello *msg, int *fds);
-void occl_dispatch(struct occl_session *session, uint32_t bytes, int *fds);
+void occl_hello_handle(struct occl_session *session, const struct occl_msg_hello *msg);
+void occl_dispatch(struct occl_session *session, uint32_t bytes);
 
 /* ---- region.c ---- */
 void occl_region_handle_alloc(struct occl_session *session,

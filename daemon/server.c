@@ -16,6 +16,9 @@
 #include "daemon/occld.h"
 
 #define ACCEPTS_PER_ROUND 64
+#ifndef SO_PASSRIGHTS /* kernel 6.16 */
+#define SO_PASSRIGHTS 83
+#endif
 
 static int socket_address(const char *path, struct sockaddr_un *out_address,
                           struct occl_detail *detail) {
@@ -110,6 +113,10 @@ static int bind_and_listen(struct occl_listener *listener, const struct sockaddr
     if (fd < 0)
         return occl_detail_set(detail, OCCL_E_NO_MEMORY, errno, "no socket");
     listener->watch.fd = fd;
+    /* Accepted sockets inherit it: nobody can send us descriptors, whose release could hang us.
+     * Older kernels drop them when we receive (session.c). */
+    int off = 0;
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof off);
     if (bind(fd, (const struct sockaddr *)address, sizeof *address) < 0)
         return occl_detail_set(detail, OCCL_E_INVALID, errno, "socket %s cannot be bound",
                                listener->path);

@@ -111,7 +111,6 @@ static int receive(struct occl_session *session, uint32_t *out_bytes, struct occ
 static void read_messages(struct occl_session *session) {
     struct occl_daemon *daemon = session->daemon;
     for (int i = 0; i < MESSAGES_PER_ROUND && session->phase != OCCL_PHASE_ENDING; i++) {
-        int no_fds[OCCL_MESSAGE_FDS_MAX] = {-1, -1};
         uint32_t bytes = 0;
         struct occl_detail detail;
         int status = receive(session, &bytes, &detail);
@@ -127,7 +126,7 @@ static void read_messages(struct occl_session *session) {
             occl_session_end(session, OCCL_CAUSE_PROTOCOL, "%s", detail.text);
             return;
         }
-        occl_dispatch(session, bytes, no_fds);
+        occl_dispatch(session, bytes);
     }
 }
 

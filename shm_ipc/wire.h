@@ -6,11 +6,11 @@
  *
  * Requests carry a request number chosen by the client (not 0); the daemon answers each exactly
  * once, in any order, with OCCL_MSG_REPLY or the reply type named below. Events carry request 0.
- * Descriptors travel with SCM_RIGHTS as listed. Identity comes from SO_PEERCRED and a pidfd, never
- * from a field.
+ * Descriptors travel with SCM_RIGHTS as listed, from the daemon only: it takes none, because to
+ * close one can hang whoever does. Identity comes from SO_PEERCRED and a pidfd, never from a field.
  *
  * | type         | direction | descriptors   | answer                                        |
- * | HELLO        | c -> d    | [own pidfd]   | WELCOME {session page, job page}, or REPLY     |
+ * | HELLO        | c -> d    |               | WELCOME {session page, job page}, or REPLY     |
  * | REGION_ALLOC | c -> d    |               | REGION {memfd}                                 |
  * | REGION_MAP   | c -> d    |               | REGION {memfd} of a peer of the same job       |
  * | REGION_FREE  | c -> d    |               | REPLY                                          |

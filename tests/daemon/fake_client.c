@@ -158,6 +158,9 @@ void client_send(struct client *client, const void *data, uint32_t bytes, int fd
     struct occl_detail detail = {0};
     int status = occl_fd_send(client->fd, data, bytes, &fd, fd >= 0 ? 1 : 0,
                               client->fixture == NULL, &detail);
+    /* Where the kernel can refuse descriptors in the daemon's name, it does. */
+    if (status != OCCL_OK && fd >= 0 && detail.system_error == EPERM)
+        status = occl_fd_send(client->fd, data, bytes, NULL, 0, client->fixture == NULL, &detail);
     if (status != OCCL_OK && status != OCCL_E_DAEMON_LOST)
         fail_msg("send: %s", detail.text);
 }
