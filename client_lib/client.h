@@ -11,9 +11,9 @@
  * Locks, in the order in which they may be nested:
  *    lib.lifecycle        init and finalize, whole
  *    lib.control          table of communicators: control path only
- *    comm.lock            tag counters, payload chunks, list of ops; on the hot path: an
- *                         uncontended lock is 20 ns, and the instance number and the slot must be
- *                         taken together
+ *    comm.lock            tag counters, runs, payload chunks, list of ops; on the hot path of
+ *                         tagged ops and the first op of a run: an uncontended lock is 20 ns, and
+ *                         the instance number and the slot must be taken together
  *    lib.ops_lock         free list of the op pool
  *    lib.memory           region tables: only ops above OCCL_DIRECT_MAX_BYTES look there
  *    ring.cq_lock, ring.sq_lock, rpc.lock
@@ -166,7 +166,7 @@ struct client_comm {
     pthread_mutex_t lock;
     struct client_tag *tags; /* open addressing, power of two */
     uint32_t tags_capacity, tags_used;
-    uint32_t untagged_next;
+    uint32_t untagged_next; /* changed with and without the lock: enter_joined_run */
     struct client_chunk chunks[OCCL_PAYLOAD_CHUNKS];
     uint32_t chunk_next;
     struct client_run runs[OCCL_RUNS];

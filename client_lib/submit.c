@@ -56,10 +56,28 @@ static uint64_t chunk_take(struct client_op *op) {
 static void join_run(struct client_comm *comm, struct occl_place place) {
     uint32_t at = place.slot - OCCL_CLAIM_RUN_FIRST;
     struct client_run *run = &comm->runs[at / OCCL_RUN_OPS];
-    if (run->print == place.print && occl_peek32(&run->remaining) > 0)
+    if (occl_peek64(&run->print) == place.print && occl_peek32(&run->remaining) > 0)
         return;
-    run->print = place.print;
-    occl_note32(&run->remaining, OCCL_RUN_OPS - at % OCCL_RUN_OPS);
+    occl_note64(&run->print, place.print);
+    occl_publish32(&run->remaining, OCCL_RUN_OPS - at % OCCL_RUN_OPS);
+}
+
+/* The next op of a run that this rank has joined: the claim stays ours until the rank has left all
+ * later ops of the run, this one included. So its number is all that is to be taken, without the
+ * lock. */
+static bool enter_joined_run(struct client_op *op) {
+    struct client_comm *comm = op->comm;
+    if (op->tag != 0 || op->peers != OCCL_PEERS_ALL)
+        return false;
+    uint32_t instance = occl_peek32(&comm->untagged_next);
+    op->key = (struct occl_op_key){op->peers, op->tag, instance};
+    op->place = occl_place_of(op->key);
+    const struct client_run *run =
+        &comm->runs[(op->place.slot - OCCL_CLAIM_RUN_FIRST) / OCCL_RUN_OPS];
+    if (occl_observe32(&run->remaining) == 0 || occl_peek64(&run->print) != op->place.print)
+        return false;
+    op->rec = occl_record_at(&comm->m, op->place.slot);
+    return occl_claim32(&comm->untagged_next, &instance, instance + 1);
 }
 
 void client_leave(struct client_op *op) {
@@ -205,15 +223,21 @@ static void follow_up(struct client_op *op) {
         client_wake(op);
 }
 
+/* For peers that wait: whether giving up their core would help us. */
+static void note_core(const struct client_comm *comm) {
+    struct occl_rank_note *note = occl_note_at(&comm->m, comm->rank);
+    uint32_t cpu = (uint32_t)sched_getcpu();
+    if (occl_peek32(&note->cpu) != cpu)
+        occl_note32(&note->cpu, cpu);
+}
+
 static void arrive(struct client_op *op) {
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
     bool in_page;
     occl_line_fill(line, op->key, &op->sig);
     int status = fill_payload(op, line, &in_page);
-    struct occl_rank_note *note = occl_note_at(&op->comm->m, op->comm->rank);
-    uint32_t cpu = (uint32_t)sched_getcpu();
-    if (occl_peek32(&note->cpu) != cpu)
-        occl_note32(&note->cpu, cpu);
+    if (op->comm->elsewhere_ticks)
+        note_core(op->comm);
     if (!op->blocking)
         occl_note64(&line->submit_ticks, occl_ticks(occl_lib.ticks));
     if (status) { /* the peers must hear of it */
@@ -285,6 +309,11 @@ int client_submit(struct client_op *op) {
         return OCCL_OK;
     }
     op->about_rank = OCCL_RANK_NONE;
+    if (enter_joined_run(op)) {
+        op->path = CLIENT_PATH_RECORD;
+        arrive(op);
+        return OCCL_OK;
+    }
     for (;;) {
         pthread_mutex_lock(&comm->lock);
         int status = enter(op, reserved, &how);

@@ -38,7 +38,7 @@ static int grow(struct client_comm *comm) {
 int client_tag_next(struct client_op *op, uint32_t *out_instance) {
     struct client_comm *comm = op->comm;
     if (op->peers == OCCL_PEERS_ALL && op->tag == 0) {
-        *out_instance = comm->untagged_next++;
+        *out_instance = occl_add32(&comm->untagged_next, 1); /* enter_joined_run takes no lock */
         return OCCL_OK;
     }
     if (comm->tags_used * 2 >= comm->tags_capacity) {
@@ -64,9 +64,12 @@ int client_tag_next(struct client_op *op, uint32_t *out_instance) {
 
 void client_tag_back(struct client_op *op, uint32_t instance) {
     struct client_comm *comm = op->comm;
-    uint32_t *next = &comm->untagged_next;
-    if (op->peers != OCCL_PEERS_ALL || op->tag != 0)
-        next = &slot_of(comm->tags, comm->tags_capacity, name_of(op))->next_instance;
+    if (op->peers == OCCL_PEERS_ALL && op->tag == 0) {
+        uint32_t after = instance + 1;
+        (void)occl_claim32(&comm->untagged_next, &after, instance);
+        return;
+    }
+    uint32_t *next = &slot_of(comm->tags, comm->tags_capacity, name_of(op))->next_instance;
     if (*next == instance + 1)
         *next = instance;
 }
