@@ -117,7 +117,7 @@ static void look(struct client_op *op) {
 /* All are there and the bytes are elsewhere: the state goes on. */
 static bool advance_all(struct client_op *op, bool may_execute) {
     if (op->look.state == OCCL_REC_OPEN)
-        client_decide_all(op);
+        (void)client_decide_all(op); /* the state tells */
     if (op->look.state == OCCL_REC_LOCAL && may_execute) {
         client_local_execute(op);
         op->look.state = occl_look32(&op->rec->state);

@@ -321,8 +321,9 @@ void client_unrefer(struct client_op *op, bool copy_out);
 /* submit.c: starts one run of a filled op. With OCCL_OK the op is ACTIVE or COMPLETE; else nothing
  * was submitted. The caller holds the op and a reference on its communicator. */
 int client_submit(struct client_op *op);
-/* All members are there and bytes lie outside the page (op->look): LOCAL, or a mismatch. */
-void client_decide_all(struct client_op *op);
+/* All members are there and bytes lie outside the page (op->look): LOCAL, or a mismatch. True when
+ * it became LOCAL by this call. */
+bool client_decide_all(struct client_op *op);
 /* After a change of the op's record that may end a wait. */
 void client_wake(struct client_op *op);
 /* This rank is finished with the op's record. */

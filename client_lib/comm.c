@@ -156,6 +156,8 @@ static void comm_reset(struct client_comm *comm) {
     comm->event_set = comm->ended = 0;
     comm->cma = 0;
     memset(comm->chunks, 0, sizeof comm->chunks);
+    memset(comm->runs, 0, sizeof comm->runs);
+    comm->chunk_next = 0;
 }
 
 static int tell_end(uint32_t number, enum occl_comm_end_how how) {

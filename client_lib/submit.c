@@ -180,8 +180,9 @@ void client_wake(struct client_op *op) {
     (void)occl_event_wake(&op->rec->event, &op->rec->sleepers, INT32_MAX);
 }
 
-/* Somebody must execute a LOCAL op: a blocked member does; else the daemon's lanes, where they
- * reach all buffers; else this process's watcher. */
+/* Somebody must execute an op that became LOCAL with this rank's arrival: a blocked member does;
+ * else the daemon's lanes, where they reach all buffers; else this process's watcher. (Where a
+ * member that advances the op makes it LOCAL, it goes on to execute it.) */
 static void hand_over(struct client_op *op) {
     if (op->blocking || op->look.blocked_mask)
         return;
@@ -190,7 +191,7 @@ static void hand_over(struct client_op *op) {
     (void)client_watch(op); /* without a watcher the op runs when somebody waits for it */
 }
 
-void client_decide_all(struct client_op *op) {
+bool client_decide_all(struct client_op *op) {
     uint32_t other, now;
     enum occl_signature_field field =
         occl_record_mismatch(op->rec, op->look.ready_mask, op->line_index, &other);
@@ -199,11 +200,9 @@ void client_decide_all(struct client_op *op) {
                         : OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_MISMATCH, other);
     bool won = occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now);
     op->look.state = now;
-    if (!won)
-        return;
-    client_wake(op);
-    if (now == OCCL_REC_LOCAL)
-        hand_over(op);
+    if (won)
+        client_wake(op);
+    return won && now == OCCL_REC_LOCAL;
 }
 
 static bool is_source(const struct client_op *op) {
@@ -217,8 +216,10 @@ static void follow_up(struct client_op *op) {
     if (op->blocking && occl_look32(&op->rec->sleepers) == 0)
         return;
     occl_record_look(op->rec, op->place.print, op->members, &op->look);
-    if (op->look.outcome == OCCL_OUT_ALL && op->look.state == OCCL_REC_OPEN)
-        client_decide_all(op);
+    bool local = op->look.outcome == OCCL_OUT_ALL && op->look.state == OCCL_REC_OPEN &&
+                 client_decide_all(op);
+    if (local)
+        hand_over(op);
     else if (op->look.outcome != OCCL_OUT_OPEN)
         client_wake(op);
 }

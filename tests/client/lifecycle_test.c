@@ -70,6 +70,33 @@ static void communicators_come_and_go_on_threads(void **state) {
     assert_int_equal(world_run(&w, 1, many_lives, NULL, 60), 0);
 }
 
+/* A communicator takes the place of one that was destroyed in the middle of a run of untagged ops:
+ * nothing of that run is left, also when all records are used several times. */
+static int next_communicator(struct world_rank *me) {
+    for (uint32_t life = 0; life < 8; life++) {
+        struct occl_comm comm;
+        WORLD_OK(occl_comm_split(me->comm, 0, me->rank, NULL, &comm));
+        uint32_t ops = life % 2 ? 5 * OCCL_RUNS * OCCL_RUN_OPS : 1 + 3 * life;
+        struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+        attr.timeout_ns = me->rank ? 0 : 10000000;
+        if (me->rank)
+            usleep(40000);
+        WORLD_CHECK(occl_barrier(comm, &attr, NULL) == OCCL_ERROR_TIMEOUT);
+        for (uint32_t i = 0; i < ops; i++) {
+            int32_t value = (int32_t)i + me->rank;
+            WORLD_OK(occl_all_reduce(&value, &value, 1, OCCL_INT32, OCCL_SUM, comm, NULL, NULL));
+            WORLD_CHECK(value == 3 * (int32_t)i + 3);
+        }
+        WORLD_OK(occl_comm_destroy(comm));
+    }
+    return 0;
+}
+
+static void a_communicator_starts_with_fresh_records(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 3, next_communicator, NULL, 30), 0);
+}
+
 /* ---- an attachment that has ended lets everything go ---- */
 
 static int after_quarantine(struct world_rank *me) {
@@ -322,6 +349,7 @@ static void test_D02_the_same_rank_starts_again(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(communicators_come_and_go_on_threads),
+        cmocka_unit_test(a_communicator_starts_with_fresh_records),
         cmocka_unit_test(a_quarantined_attachment_lets_its_handles_go),
         cmocka_unit_test(a_quarantined_process_is_told_why),
         cmocka_unit_test(direct_max_is_kept),

@@ -107,8 +107,8 @@ class Node:
             if os.path.exists(path):
                 with open(path, encoding="utf-8", errors="replace") as file:
                     lines = file.read().strip().splitlines()
-                if lines:
-                    return "%s: %s" % (name, lines[-1])
+                if lines: # the launcher's last words follow those of the rank that it tells of
+                    return "%s: %s" % (name, "; ".join(lines[-4:]))
         return "it said nothing"
 
     def ctl(self, *arguments):
