@@ -151,8 +151,10 @@ static int set_tenant(struct change *change) {
         {"quota_registered", &tenant->charge.limit_bytes},
     };
     size_t i = 0;
-    while (strcmp(table[i].key, setting->name) != 0)
-        OCCL_ASSERT(++i < sizeof table / sizeof *table); /* the table of settings has no more */
+    while (strcmp(table[i].key, setting->name) != 0) {
+        i++;
+        OCCL_ASSERT(i < sizeof table / sizeof *table); /* the table of settings has no more */
+    }
     status = value_of(change, setting, *table[i].place, &number);
     if (status != OCCL_OK)
         return status;

@@ -430,8 +430,7 @@ struct occl_seat *occl_comm_seat(struct occl_session *session, uint32_t number);
 void occl_comm_session_gone(struct occl_session *session);
 
 /* ---- comm_fail.c: the end of communicators ---- */
-/* State and dead mask in the page, then records, then ring ops, then events. The first end counts.
- */
+/* State in the page, then events, then records, then ring ops. The first end counts. */
 void occl_comm_end(struct occl_comm *comm, enum occl_comm_state state, int status,
                    uint32_t about_rank, const char *text);
 /* A member will execute nothing any more. */
