@@ -58,8 +58,9 @@ static void join_run(struct client_comm *comm, struct occl_place place) {
     struct client_run *run = &comm->runs[at / OCCL_RUN_OPS];
     if (occl_peek64(&run->print) == place.print && occl_peek32(&run->remaining) > 0)
         return;
-    occl_note64(&run->print, place.print);
-    occl_publish32(&run->remaining, OCCL_RUN_OPS - at % OCCL_RUN_OPS);
+    /* The print last: who finds it may leave at once, and must count down what is there. */
+    occl_note32(&run->remaining, OCCL_RUN_OPS - at % OCCL_RUN_OPS);
+    occl_publish64(&run->print, place.print);
 }
 
 /* The next op of a run that this rank has joined: the claim stays ours until the rank has left all
@@ -69,12 +70,12 @@ static bool enter_joined_run(struct client_op *op) {
     struct client_comm *comm = op->comm;
     if (op->tag != 0 || op->peers != OCCL_PEERS_ALL)
         return false;
-    uint32_t instance = occl_peek32(&comm->untagged_next);
+    uint32_t instance = occl_observe32(&comm->untagged_next);
     op->key = (struct occl_op_key){op->peers, op->tag, instance};
     op->place = occl_place_of(op->key);
     const struct client_run *run =
         &comm->runs[(op->place.slot - OCCL_CLAIM_RUN_FIRST) / OCCL_RUN_OPS];
-    if (occl_observe32(&run->remaining) == 0 || occl_peek64(&run->print) != op->place.print)
+    if (occl_observe64(&run->print) != op->place.print || occl_observe32(&run->remaining) == 0)
         return false;
     op->rec = occl_record_at(&comm->m, op->place.slot);
     return occl_claim32(&comm->untagged_next, &instance, instance + 1);
@@ -195,9 +196,9 @@ bool client_decide_all(struct client_op *op) {
     uint32_t other, now;
     enum occl_signature_field field =
         occl_record_mismatch(op->rec, op->look.ready_mask, op->line_index, &other);
-    uint32_t word = field == OCCL_FIELD_NONE
-                        ? OCCL_REC_LOCAL
-                        : OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_MISMATCH, other);
+    uint32_t word = field == OCCL_FIELD_NONE ? OCCL_REC_LOCAL
+                                             : OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_MISMATCH,
+                                                             client_member_rank(op, other));
     bool won = occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now);
     op->look.state = now;
     if (won)

@@ -202,6 +202,7 @@ static void drop_comm(struct occl_comm *comm) {
     struct occl_daemon *daemon = job->tenant->daemon;
     OCCL_ASSERT(comm->seats_taken == 0);
     occl_loop_timer_cancel(daemon->loop, &comm->sweep_timer);
+    daemon->comms_swept -= comm->swept;
     occl_split_fail_all(comm, OCCL_E_ABORTED, "the parent communicator is gone");
     keep_notes(comm);
     /* After this no lane reads the page. */

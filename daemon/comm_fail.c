@@ -17,6 +17,9 @@
 
 #define SWEEP_GAP_FIRST_NS 1000000ull
 #define SWEEP_GAP_MAX_NS 100000000ull
+/* All sweeps together take at most this part of the loop, however many communicators are swept and
+ * whatever their pages say: a page that is written all the time costs the loop 0.2 ms each time. */
+#define SWEEP_LOOP_PART 16
 
 static struct occl_daemon *daemon_of(const struct occl_comm *comm) {
     return comm->job->tenant->daemon;
@@ -134,17 +137,25 @@ uint32_t occl_comm_sweep(struct occl_comm *comm) {
 
 static void sweep_again(struct occl_timer *timer) {
     struct occl_comm *comm = timer->owner;
-    struct occl_loop *loop = daemon_of(comm)->loop;
+    struct occl_daemon *daemon = daemon_of(comm);
+    struct occl_loop *loop = daemon->loop;
+    uint64_t start_ns = occl_clock_now_ns(daemon->clock);
     if (occl_comm_sweep(comm))
         comm->sweep_gap_ns = SWEEP_GAP_FIRST_NS;
     else if (comm->sweep_gap_ns < SWEEP_GAP_MAX_NS)
         comm->sweep_gap_ns *= 2;
-    if (occl_loop_timer_set(loop, timer, occl_loop_now_ns(loop) + comm->sweep_gap_ns) != OCCL_OK)
+    uint64_t end_ns = occl_clock_now_ns(daemon->clock);
+    uint64_t least_ns = (end_ns - start_ns) * SWEEP_LOOP_PART * daemon->comms_swept;
+    uint64_t gap_ns = comm->sweep_gap_ns < least_ns ? least_ns : comm->sweep_gap_ns;
+    if (occl_loop_timer_set(loop, timer, occl_loop_now_ns(loop) + gap_ns) != OCCL_OK)
         OCCL_LOG_ERROR(daemon_of(comm)->log, "comm", "communicator %llu: no memory for its sweep",
                        (unsigned long long)comm->uid);
 }
 
 void occl_comm_sweep_start(struct occl_comm *comm) {
+    if (!comm->swept)
+        daemon_of(comm)->comms_swept++;
+    comm->swept = true;
     comm->sweep_gap_ns = SWEEP_GAP_FIRST_NS;
     comm->sweep_timer.fired = sweep_again;
     comm->sweep_timer.owner = comm;

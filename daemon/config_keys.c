@@ -80,8 +80,8 @@ static const struct occl_config_key keys[] = {
      true, "shared memory of a tenant; 0: half of registered_max"},
     {"job_class", OCCL_CONFIG_CLASS, AT(job_class), 0, 0, 3, NULL, "normal", true,
      "class of new jobs"},
-    NUMBER(job_weight, 1, 1000000, "100", true, "share of new jobs inside their tenant"),
-    NUMBER(tenant_weight, 1, 1000000, "100", true, "share of new tenants"),
+    NUMBER(job_weight, 1, OCCL_WEIGHT_MAX, "100", true, "share of new jobs inside their tenant"),
+    NUMBER(tenant_weight, 1, OCCL_WEIGHT_MAX, "100", true, "share of new tenants"),
 };
 
 _Static_assert(sizeof keys / sizeof *keys <= OCCL_CONFIG_KEYS_MAX, "each key has an origin");

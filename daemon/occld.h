@@ -219,6 +219,7 @@ struct occl_comm {
     uint64_t born_ns, ended_ns;
     struct occl_timer sweep_timer;
     uint64_t sweep_gap_ns;
+    bool swept; /* again and again, by sweep_timer */
     TAILQ_HEAD(, occl_split) splits;
     struct occl_stall *stalls;
     TAILQ_ENTRY(occl_comm) in_job;
@@ -259,6 +260,7 @@ struct occl_daemon {
     bool draining, stopping;
     bool loop_failed; /* why it is stopping */
     uint64_t drain_deadline_ns;
+    uint32_t comms_swept; /* communicators with a sweep timer */
     uint32_t quiet_looks; /* looks in a row that found nothing to wait for */
     int signal_fd;
     struct occl_timer drain_timer, private_timer, meter_timer;

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "shm_ipc/limits.h"
+
 #define MS 1000000ull
 #define HOUR (3600000 * MS)
 #define TIB (1ull << 40)
@@ -11,10 +13,10 @@
 static const struct occl_setting settings[] = {
     {"job", "class", OCCL_CONFIG_CLASS, 0, 3,
      "class of its ops, unless op or communicator asked for one", "high"},
-    {"job", "weight", OCCL_CONFIG_NUMBER, 1, 1000000, "its share inside its tenant", "300"},
+    {"job", "weight", OCCL_CONFIG_NUMBER, 1, OCCL_WEIGHT_MAX, "its share inside its tenant", "300"},
     {"job", "stall_interval", OCCL_CONFIG_TIME, 10 * MS, 24 * HOUR,
      "age at which a waiting op of it is reported in the log", "30s"},
-    {"tenant", "weight", OCCL_CONFIG_NUMBER, 1, 1000000, "its share of the node", "300"},
+    {"tenant", "weight", OCCL_CONFIG_NUMBER, 1, OCCL_WEIGHT_MAX, "its share of the node", "300"},
     {"tenant", "quota_sessions", OCCL_CONFIG_NUMBER, 1, 1048576, "attached processes", "64"},
     {"tenant", "quota_communicators", OCCL_CONFIG_NUMBER, 1, 1048576, "communicators", "1024"},
     {"tenant", "quota_ops", OCCL_CONFIG_NUMBER, 1, 1048576, "ops inside the daemon", "65536"},

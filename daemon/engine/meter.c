@@ -27,12 +27,15 @@
  * compete from this part of the looks on. */
 #define BACKLOG_MIN 0.125
 /* However far behind a job is, and whatever its page says, the others wait for it no more than
- * that: the virtual time goes on by one quantum in so many looks. */
+ * that: the virtual time goes on by one quantum in so many looks, and the quantum grows meanwhile.
+ */
 #define PATIENCE_LOOKS 20.0
 /* Quantum: what all jobs move in two periods, so that nobody stands still between two looks; at
  * least a few slices, at most what keeps a second's shares within a few percent. */
 #define QUANTUM_MIN (4.0 * MEGA)
 #define QUANTUM_MAX (64.0 * MEGA)
+/* Communicators searched for work in one look: of jobs beyond that, movement counts as work. */
+#define SEARCHES_MAX 64u
 /* Credit of a job that comes back after a pause, in quanta. */
 #define CREDIT_QUANTA 4.0
 
@@ -63,7 +66,7 @@ static bool has_local_op(struct occl_eng_comm *comm) {
 
 /* Only communicators that moved since the last look, or were at work then, are searched for work: a
  * job may have many that rest. */
-static uint64_t charged_now(struct occl_eng_job *job, bool *out_at_work) {
+static uint64_t charged_now(struct occl_eng_job *job, uint32_t *searches_left, bool *out_at_work) {
     uint64_t sum = job->charged_bytes, lane = occl_peek64(&job->lane_bytes);
     *out_at_work = lane != job->lane_seen;
     for (struct occl_eng_link *l = job->comms.next; l != &job->comms; l = l->next) {
@@ -73,13 +76,24 @@ static uint64_t charged_now(struct occl_eng_job *job, bool *out_at_work) {
             uint64_t now = occl_peek64(&occl_note_at(&comm->records, r)->bytes_executed);
             if (now <= comm->noted_bytes[r])
                 continue;
-            sum += now - comm->noted_bytes[r];
+            /* It stays at the end: a sum that begins again would leave an old grant open. */
+            if (__builtin_add_overflow(sum, now - comm->noted_bytes[r], &sum))
+                sum = UINT64_MAX;
             comm->noted_bytes[r] = now;
         }
-        comm->at_work = (comm->at_work || sum != before) && has_local_op(comm);
-        *out_at_work |= comm->at_work;
+        comm->at_work |= sum != before;
+        if (!comm->at_work || *out_at_work)
+            continue; /* one communicator at work is enough */
+        if (*searches_left == 0) {
+            comm->at_work = sum != before;
+        } else {
+            --*searches_left;
+            comm->at_work = has_local_op(comm);
+        }
+        *out_at_work = comm->at_work;
     }
-    sum += lane - job->lane_seen;
+    if (__builtin_add_overflow(sum, lane - job->lane_seen, &sum))
+        sum = UINT64_MAX;
     job->lane_seen = lane;
     return sum;
 }
@@ -97,12 +111,12 @@ static void note_backlog(struct occl_engine *engine, struct occl_eng_job *job, b
  * look may come late, so activity is told from one look to the next, not by the time alone. */
 static uint32_t look(struct occl_engine *engine, uint64_t now_ns, uint32_t *out_class) {
     struct occl_eng_link *jobs = &engine->live_jobs;
-    uint32_t moving = 0;
+    uint32_t moving = 0, searches_left = SEARCHES_MAX;
     *out_class = 0;
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
         bool at_work;
-        uint64_t sum = charged_now(job, &at_work);
+        uint64_t sum = charged_now(job, &searches_left, &at_work);
         bool at_limit = job->moving && occl_peek32(&job->metered) && sum >= job->granted_bytes;
         job->delta = (double)(sum - job->charged_bytes);
         job->charged_bytes = sum;
@@ -153,8 +167,8 @@ static double bounded(double value, double low, double high) {
 }
 
 /* Virtual time of the job that is furthest behind among those that competed at the last look, too;
- * not touched when there is none. */
-static void advance_running(struct occl_engine *engine, uint32_t top_class, double *out_behind) {
+ * not touched when there is none. True when patience has moved it on. */
+static bool advance_running(struct occl_engine *engine, uint32_t top_class, double *out_behind) {
     struct occl_eng_link *jobs = &engine->live_jobs;
     double least = engine->virtual_bytes + engine->quantum_bytes / PATIENCE_LOOKS, most = 0;
     bool any = false;
@@ -169,6 +183,7 @@ static void advance_running(struct occl_engine *engine, uint32_t top_class, doub
             most = job->passed;
         any = true;
     }
+    bool impatient = any && *out_behind < least && least < most;
     if (any && *out_behind < least)
         *out_behind = least < most ? least : most;
     /* Who is left behind by that keeps a credit, as after a pause. */
@@ -178,6 +193,7 @@ static void advance_running(struct occl_engine *engine, uint32_t top_class, doub
         if (competes(job, top_class) && job->competed && job->passed < floor)
             job->passed = floor;
     }
+    return impatient;
 }
 
 /* Moves the virtual times on; returns that of the job that is furthest behind. A job that comes
@@ -185,14 +201,16 @@ static void advance_running(struct occl_engine *engine, uint32_t top_class, doub
 static double advance(struct occl_engine *engine, uint32_t top_class) {
     struct occl_eng_link *jobs = &engine->live_jobs;
     double moved = 0, behind = engine->virtual_bytes;
-    advance_running(engine, top_class, &behind);
+    bool impatient = advance_running(engine, top_class, &behind);
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);
         if (competes(job, top_class))
             moved += job->delta;
     }
-    engine->quantum_bytes =
-        bounded(engine->quantum_bytes * 7 / 8 + moved / 4, QUANTUM_MIN, QUANTUM_MAX);
+    /* While patience sets the pace, what is moved tells nothing of the machine. */
+    double quantum_bytes =
+        impatient ? engine->quantum_bytes * 9 / 8 : engine->quantum_bytes * 7 / 8 + moved / 4;
+    engine->quantum_bytes = bounded(quantum_bytes, QUANTUM_MIN, QUANTUM_MAX);
     engine->virtual_bytes = behind;
     for (struct occl_eng_link *l = jobs->next; l != jobs; l = l->next) {
         struct occl_eng_job *job = OCCL_ENG_ENTRY(l, struct occl_eng_job, live_link);

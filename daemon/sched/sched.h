@@ -30,6 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shm_ipc/limits.h"
 #include "shm_ipc/status.h"
 
 #define OCCL_SCHED_CLASSES 4u
@@ -38,8 +39,7 @@
 #define OCCL_SCHED_AGED_EVERY 4u
 /* Blocked ops looked at between two visits of runnable ops. */
 #define OCCL_SCHED_LOOKS 4u
-/* A round lasts the sum of all weights times the quantum, so weights are kept small. */
-#define OCCL_SCHED_WEIGHT_MAX 1000u
+#define OCCL_SCHED_WEIGHT_MAX ((uint32_t)OCCL_WEIGHT_MAX)
 #define OCCL_SCHED_NONE 0xffffffffu
 
 struct occl_sched_config {

@@ -242,8 +242,9 @@ static void set_refuses_what_its_table_does_not_hold(void **state) {
     } cases[] = {
         {"job", "class", "4", "bulk, normal, high or urgent (or 0 to 3)", OCCL_E_INVALID},
         {"job", "class", "High", "found 'High'", OCCL_E_INVALID},
-        {"job", "weight", "0", "1 to 1000000", OCCL_E_INVALID},
-        {"job", "weight", "99999999999999999999", "1 to 1000000", OCCL_E_INVALID},
+        {"job", "weight", "0", "1 to 1000", OCCL_E_INVALID},
+        {"job", "weight", "1001", "1 to 1000", OCCL_E_INVALID},
+        {"job", "weight", "99999999999999999999", "1 to 1000", OCCL_E_INVALID},
         {"job", "stall_interval", "9ms", "10ms to 24h", OCCL_E_INVALID},
         {"job", "stall_interval", "25h", "10ms to 24h", OCCL_E_INVALID},
         {"job", "quota_ops", "1", "class, weight, stall_interval", OCCL_E_NOT_FOUND},

@@ -444,7 +444,7 @@ static void pretended_work_stops_nobody(void **state) {
         live(&w, 2, 1, 500000);
         move(&w, 0, 1);
     }
-    if (w.sums[1] < 1000ull * 20 * 500000 / 100)
+    if (w.sums[1] < 1000ull * 20 * 500000 / 10)
         fail_msg("%llu bytes", (unsigned long long)w.sums[1]);
     fx_close(&w.fx);
 }
