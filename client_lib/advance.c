@@ -5,7 +5,7 @@
 
 static void note_completion(struct client_op *op) {
     struct occl_rank_note *note = occl_note_at(&op->comm->m, op->comm->rank);
-    if (op->key.tag == CLIENT_LIBRARY_TAG)
+    if (op->key.tag == CLIENT_LIBRARY_TAG || op->withdrawn)
         return; /* no op of the application */
     if (op->status != OCCL_OK) {
         occl_count64(&note->errors, 1);
@@ -156,11 +156,41 @@ static bool advance_record(struct client_op *op, bool may_execute) {
     return true;
 }
 
+#define SUBMIT_AGAIN_NS 1000000ull
+
+/* The peers' submissions will wait in the daemon for this rank's: it has to hear that the op has
+ * ended, if not now, then when it has room. Until then the op keeps its count, so that no later op
+ * of the same claim meets in a record, where a peer would wait for this op alone. */
+static bool leave_word(const struct client_op *op, uint32_t why) {
+    struct client_op *word;
+    if (client_watch_ready() != OCCL_OK ||
+        client_op_new(op->comm, op->comm_generation, &word) != OCCL_OK)
+        return false;
+    client_op_describe(word, op);
+    word->callback = NULL;
+    word->send = word->recv = NULL;
+    word->key = op->key;
+    word->place = op->place;
+    word->rec = op->rec;
+    word->path = CLIENT_PATH_RING;
+    word->about_rank = word->may_write_rank = OCCL_RANK_NONE;
+    word->withdrawn = why;
+    word->ring_done = 1;
+    word->ring_status = OCCL_WOULD_BLOCK;
+    occl_publish32(&word->phase, CLIENT_OP_ACTIVE);
+    (void)client_watch(word); /* cannot fail: the watcher is there */
+    client_op_unhold(word);
+    return true;
+}
+
 /* The daemon's table of ops was full: nothing was taken in, and the op's slot is still closed for
  * it. */
 static void submit_again(struct client_op *op) {
-    if (client_ring_reserve() != OCCL_OK)
-        return; /* the next look tries again */
+    uint64_t now_ns = client_now_ns();
+    if (now_ns < op->again_ns || client_ring_reserve() != OCCL_OK)
+        return;                              /* a later look tries again */
+    op->again_ns = now_ns + SUBMIT_AGAIN_NS; /* else both sides would do nothing but ask */
+    op->cancel_sent = 0;
     op->ring_done = 0;
     if (client_ring_submit(op) == OCCL_OK)
         return;
@@ -168,18 +198,30 @@ static void submit_again(struct client_op *op) {
     op->ring_done = 1;
 }
 
+/* Nothing was taken in. (An op that a peer could not bring in ends with the peer's rank.) */
+static bool refused(const struct client_op *op) {
+    return op->ring_status == OCCL_WOULD_BLOCK ||
+           (op->ring_status == OCCL_E_QUOTA && op->about_rank == OCCL_RANK_NONE);
+}
+
 static bool advance_ring(struct client_op *op) {
     uint32_t rank;
     client_ring_reap();
-    if (occl_observe32(&op->ring_done) && op->ring_status == OCCL_WOULD_BLOCK) {
-        op->ring_status = obstacle(op, &rank);
-        if (op->ring_status == OCCL_OK) {
-            op->ring_status = OCCL_WOULD_BLOCK;
+    if (occl_observe32(&op->ring_done) && refused(op)) {
+        int ended = obstacle(op, &rank);
+        bool timed_out = ended == OCCL_E_TIMEOUT;
+        if (ended == OCCL_OK && (op->withdrawn || op->ring_status == OCCL_WOULD_BLOCK)) {
             submit_again(op);
             return false;
         }
-        op->about_rank = rank;
-        occl_claim_overflow_drop(occl_claim_of(&op->comm->m, op->place.slot));
+        if (ended) {
+            op->ring_status = ended;
+            op->about_rank = rank;
+        }
+        /* A communicator that has ended tells all its members; the others only this one. */
+        if ((ended && !timed_out) ||
+            !leave_word(op, timed_out ? OCCL_SQE_TIMED_OUT : OCCL_SQE_OVER_QUOTA))
+            occl_claim_overflow_drop(occl_claim_of(&op->comm->m, op->place.slot));
     }
     if (occl_observe32(&op->ring_done)) {
         occl_note32(&op->comm->last_path, 3);

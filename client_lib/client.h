@@ -107,7 +107,9 @@ struct client_op {
     int32_t ring_status;
     enum client_op_path path;
     uint32_t cancel_sent;
-    bool announced; /* the record says that this rank waits */
+    uint64_t again_ns;  /* a submission that was refused is repeated no sooner */
+    uint32_t withdrawn; /* OCCL_SQE_*: stands for an op that ended before the daemon had room */
+    bool announced;     /* the record says that this rank waits */
     uint32_t about_rank;
     uint32_t about_field;
     /* completion */

@@ -297,6 +297,7 @@ int client_submit(struct client_op *op) {
     op->cancel_sent = 0;
     op->announced = false;
     op->ring_done = 0;
+    op->again_ns = 0;
     op->aborted_since_ns = 0;
     op->may_write_rank = OCCL_RANK_NONE;
     op->deadline_ns = deadline_of(op);

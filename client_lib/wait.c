@@ -71,8 +71,11 @@ static uint32_t missing_member(const struct client_op *op) {
 }
 
 static void target_after(const struct client_op *op, struct wait_target *target) {
-    if (op->path == CLIENT_PATH_RING)
+    if (op->path == CLIENT_PATH_RING) {
+        if (op->ring_done && target->limit_ns > SETTLE_SLEEP_NS)
+            target->limit_ns = SETTLE_SLEEP_NS; /* refused: nobody rings when there is room */
         return;
+    }
     uint32_t kind = occl_rec_kind(op->look.state);
     target->missing = op->look.outcome == OCCL_OUT_OPEN ? missing_member(op) : op->members;
     if (kind == OCCL_REC_ABORTED && target->limit_ns > SETTLE_SLEEP_NS)
@@ -87,8 +90,8 @@ static uint64_t sleep_limit(const struct client_op *op, uint64_t give_up_ns) {
     if (!until)
         return OCCL_SLEEP_MAX_NS;
     uint64_t now_ns = client_now_ns();
-    if (until <= now_ns)
-        return 1000;
+    if (until <= now_ns) /* it settles, or the daemon is about to answer */
+        return SETTLE_SLEEP_NS;
     return until - now_ns < OCCL_SLEEP_MAX_NS ? until - now_ns : OCCL_SLEEP_MAX_NS;
 }
 

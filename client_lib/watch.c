@@ -45,6 +45,11 @@ static bool is_ready(int fd, short event) {
 }
 
 static void complete(struct client_watcher *watcher, struct client_op *op) {
+    if (op->withdrawn) { /* nobody has a handle of it */
+        occl_publish32(&op->watched, 0);
+        client_op_free(op);
+        return;
+    }
     void (*callback)(enum occl_result, void *) = op->callback;
     void *arg = op->callback_arg;
     enum occl_result result = (enum occl_result)op->status;

@@ -151,13 +151,17 @@ enum occl_sqe_verb {
     OCCL_SQE_EXECUTE = 2, /* the record in `slot` is LOCAL and nobody waits: run its strands */
     OCCL_SQE_CANCEL = 3,  /* withdraw the SUBMIT with this user_data: deadline passed, abort */
 };
+/* flags of a SUBMIT: the op has ended at this member before the daemon had room for it. It names no
+ * buffers, and the op ends like that for all. At most one. */
+#define OCCL_SQE_TIMED_OUT 1u
+#define OCCL_SQE_OVER_QUOTA 2u
 struct occl_sqe {
     uint8_t verb;
     uint8_t priority; /* class of this op: 0 bulk .. 3 urgent; 255: the communicator's */
     uint16_t slot;
     uint32_t comm; /* number of the communicator in this session */
     struct occl_op_key key;
-    uint32_t flags; /* 0 */
+    uint32_t flags;
     struct occl_signature signature;
     struct occl_buffer_ref src;
     struct occl_buffer_ref dst;

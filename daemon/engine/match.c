@@ -57,8 +57,11 @@ static void refuse(struct occl_eng_lane *lane, const struct arrival *a, int stat
     if (op && (op->arrived_mask >> a->index & 1))
         known = false; /* a second submission of a member: only it is wrong */
     if (known && !op && a->members > 1) {
-        if (occl_eng_op_create(lane, a->comm, sqe->key, a->members, &op) != OCCL_OK)
-            op = NULL; /* no room to remember it: the others run into their deadline */
+        int created = occl_eng_op_create(lane, a->comm, sqe->key, a->members, &op);
+        if (created != OCCL_OK) { /* no room to remember it: it has to come again */
+            occl_eng_complete_refused(lane, a->session, NULL, sqe, created, OCCL_RANK_NONE);
+            return;
+        }
     }
     if (known && op) {
         occl_eng_op_fail(lane, op, status, a->rank);
@@ -184,7 +187,9 @@ void occl_eng_submit(struct occl_eng_lane *lane, struct occl_eng_session *sessio
     if (!identify(lane, session, sqe, &a))
         return;
     int status = occl_eng_check_sqe(sqe, a.comm->ranks, a.rank, &bytes);
-    if (status == OCCL_OK)
+    if (status == OCCL_OK && sqe->flags)
+        status = sqe->flags == OCCL_SQE_TIMED_OUT ? OCCL_E_TIMEOUT : OCCL_E_QUOTA;
+    else if (status == OCCL_OK)
         status = resolve_buffers(&a, bytes);
     if (status != OCCL_OK) {
         refuse(lane, &a, status);
@@ -194,9 +199,8 @@ void occl_eng_submit(struct occl_eng_lane *lane, struct occl_eng_session *sessio
     if (!op) {
         status = occl_eng_op_create(lane, a.comm, sqe->key, a.members, &op);
         if (status != OCCL_OK) {
-            /* Who is told to come again keeps its place: the claim stays closed for it. */
-            occl_eng_complete_refused(lane, session, status == OCCL_WOULD_BLOCK ? NULL : a.comm,
-                                      sqe, status, OCCL_RANK_NONE);
+            /* The claim stays closed for it: it comes again, or leaves word why not. */
+            occl_eng_complete_refused(lane, session, NULL, sqe, status, OCCL_RANK_NONE);
             return;
         }
     }

@@ -58,7 +58,7 @@ static bool check_overlap(const struct occl_sqe *sqe, uint64_t bytes) {
 int occl_eng_check_sqe(const struct occl_sqe *sqe, uint32_t ranks, uint32_t rank,
                        uint64_t *out_bytes) {
     uint64_t bytes;
-    if (sqe->flags != 0 || sqe->reserved[0] != 0 || sqe->reserved[1] != 0 ||
+    if (sqe->flags > OCCL_SQE_OVER_QUOTA || sqe->reserved[0] != 0 || sqe->reserved[1] != 0 ||
         sqe->reserved[2] != 0 || (sqe->priority > 3 && sqe->priority != 255))
         return OCCL_E_INVALID;
     int status = occl_eng_check_signature(&sqe->signature, ranks, &bytes);

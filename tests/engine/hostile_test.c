@@ -38,7 +38,7 @@ struct bad_field {
     }
 BAD(bad_comm, sqe->comm = 999)
 BAD(bad_priority, sqe->priority = 4)
-BAD(bad_flags, sqe->flags = 1)
+BAD(bad_flags, sqe->flags = 3)
 BAD(bad_reserved, sqe->reserved[2] = 1)
 BAD(bad_tag, sqe->key.tag = OCCL_TAG_LIMIT)
 BAD(bad_peers, sqe->key.peers = 0x00000001)
