@@ -60,8 +60,8 @@
 #define OCCL_DAEMON_LOST_BOUND_NS 200000000ll
 #define OCCL_YIELDS_BEFORE_SLEEP 16
 
-/* Largest weight of a job or tenant. A round of the scheduler lasts the sum of all weights times its
- * quantum, so weights are kept small. */
+/* Largest weight of a job or tenant. A round of the scheduler lasts the sum of all weights times
+ * its quantum, so weights are kept small. */
 #define OCCL_WEIGHT_MAX 1000
 /* Default quotas per tenant (all settable, daemon/config). */
 #define OCCL_QUOTA_OPS 65536

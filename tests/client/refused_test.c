@@ -15,8 +15,8 @@
 
 #define ROOM 256u
 #define IN_RECORDS ((uint32_t)(OCCL_RUNS * OCCL_RUN_OPS))
-#define TAKEN (IN_RECORDS + ROOM) /* ops of a rank that is ahead: in records, then in the daemon \
-                                   */
+/* Ops of a rank that is ahead: in records, then in the daemon. */
+#define TAKEN (IN_RECORDS + ROOM)
 #define REFUSED 20u
 #define LATER 200u
 
