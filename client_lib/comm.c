@@ -295,6 +295,9 @@ void client_comms_in_child(void) {
         pthread_mutex_init(&comm->lock, NULL);
         comm->refs = 0;
         comm->ops = NULL;
+        /* Another thread may have been about to free or replace them: they stay where they are. */
+        comm->tags = NULL;
+        comm->members = NULL;
         comm->generation += comm->generation & 1;
     }
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks and exits at inconvenient moments: while threads of the process are in every kind of call,
- * and from inside a callback. */
+/* A process exits while its threads are in every kind of call. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -28,134 +26,10 @@ static int teardown(void **state) {
     return world_stop(&world) != 0;
 }
 
-/* What a child may expect: its parent's handles are stale, and it may attach itself. */
-static int child_uses_library(struct world *w, struct occl_comm parents) {
-    struct occl_unique_id id;
-    struct occl_comm comm;
-    void *memory;
-    int32_t x = 3, y = 0;
-    struct occl_request request;
-    (void)alarm(20);
-    if (occl_barrier(parents, NULL, NULL) != OCCL_ERROR_FORKED)
-        return 1;
-    if (world_attach(w, "child") != OCCL_SUCCESS)
-        return 2;
-    if (occl_barrier(parents, NULL, NULL) != OCCL_ERROR_HANDLE)
-        return 3;
-    if (occl_get_unique_id(&id) || occl_comm_create(&id, 0, 1, NULL, &comm) ||
-        occl_mem_alloc(100000, &memory))
-        return 4;
-    memset(memory, 1, 100000);
-    if (occl_send(&x, 1, OCCL_INT32, 0, comm, NULL, &request) ||
-        occl_recv(&y, 1, OCCL_INT32, 0, comm, NULL, NULL) || occl_wait(request) || y != 3)
-        return 5;
-    return occl_finalize() == OCCL_SUCCESS ? 0 : 6;
-}
-
-static int fork_child(struct world_rank *me) {
-    int status = -1;
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(child_uses_library(me->world, me->comm));
-    (void)waitpid(pid, &status, 0);
-    return status;
-}
-
-struct busy {
-    struct world_rank *me;
-    int number, stop, failed;
-};
-
 static void count(enum occl_result result, void *arg) {
     if (result == OCCL_SUCCESS)
         __atomic_add_fetch((int *)arg, 1, __ATOMIC_SEQ_CST);
 }
-
-/* Number 0 and 1 talk to themselves on a communicator of their own, 2 allocates, 3 creates. */
-static void *be_busy(void *arg) {
-    struct busy *b = arg;
-    struct occl_unique_id id;
-    struct occl_comm comm;
-    int called = 0, calls = 0;
-    b->failed = occl_get_unique_id(&id) || occl_comm_create(&id, 0, 1, NULL, &comm);
-    while (!b->failed && !__atomic_load_n(&b->stop, __ATOMIC_SEQ_CST)) {
-        struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
-        struct occl_request request;
-        struct occl_comm other;
-        int32_t x[3000] = {1}, y[3000];
-        void *memory;
-        switch (b->number) {
-        case 2:
-            b->failed = occl_mem_alloc(20000, &memory) || occl_mem_free(memory);
-            break;
-        case 3:
-            b->failed = occl_get_unique_id(&id) || occl_comm_create(&id, 0, 1, NULL, &other) ||
-                        occl_comm_destroy(other);
-            break;
-        default:
-            attr.callback = b->number ? count : NULL;
-            attr.callback_arg = &called;
-            calls += b->number;
-            b->failed = occl_send(x, 3000, OCCL_INT32, 0, comm, &attr, &request) ||
-                        occl_recv(y, 3000, OCCL_INT32, 0, comm, NULL, NULL) || occl_wait(request);
-        }
-    }
-    b->failed |= called != calls;
-    return NULL;
-}
-
-static int fork_among_threads(struct world_rank *me) {
-    struct busy busy[4];
-    pthread_t threads[4];
-    int status = 0;
-    for (int t = 0; t < 4; t++) {
-        busy[t] = (struct busy){me, t, 0, 0};
-        WORLD_CHECK(pthread_create(&threads[t], NULL, be_busy, &busy[t]) == 0);
-    }
-    for (int i = 0; i < 40 && status == 0; i++)
-        status = fork_child(me);
-    for (int t = 0; t < 4; t++)
-        __atomic_store_n(&busy[t].stop, 1, __ATOMIC_SEQ_CST);
-    for (int t = 0; t < 4; t++) {
-        (void)pthread_join(threads[t], NULL);
-        WORLD_CHECK(!busy[t].failed);
-    }
-    if (status)
-        fprintf(stderr, "a child ended with 0x%x\n", (unsigned)status);
-    return status != 0;
-}
-
-static void test_fork_among_busy_threads(void **state) {
-    (void)state;
-    assert_int_equal(world_run(&world, 2, fork_among_threads, NULL, 60), 0);
-}
-
-static struct world_rank *caller;
-static int callback_child = -1;
-static void fork_in_callback(enum occl_result result, void *arg) {
-    (void)arg;
-    int status = result == OCCL_SUCCESS ? fork_child(caller) : 1;
-    __atomic_store_n(&callback_child, status, __ATOMIC_SEQ_CST);
-}
-
-static int callback_forks(struct world_rank *me) {
-    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
-    struct occl_request request;
-    float x = 1;
-    caller = me;
-    attr.callback = fork_in_callback;
-    WORLD_OK(occl_all_reduce(&x, &x, 1, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr, &request));
-    WORLD_OK(occl_wait(request));
-    WORLD_CHECK(__atomic_load_n(&callback_child, __ATOMIC_SEQ_CST) == 0);
-    return 0;
-}
-
-static void test_fork_in_a_callback(void **state) {
-    (void)state;
-    assert_int_equal(world_run(&world, 2, callback_forks, NULL, 20), 0);
-}
-
-/* ---- exit while others are inside ---- */
 
 static void *block(void *arg) {
     struct world_rank *me = arg;
@@ -203,8 +77,6 @@ static void test_exit_in_a_thread(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fork_among_busy_threads),
-        cmocka_unit_test(test_fork_in_a_callback),
         cmocka_unit_test(test_exit_in_a_thread),
     };
     if (argc > 1)
