@@ -60,14 +60,20 @@ static void target_before(struct client_op *op, struct wait_target *out_target) 
         (struct occl_wait_place){record_changed, out_target, &op->rec->event, &op->rec->sleepers};
 }
 
-/* The member whose arrival may decide the op: its source, then whoever is missing first. */
-static uint32_t missing_member(const struct client_op *op) {
+/* The member whose arrival alone decides the op, or op->members: its source, until it has come. */
+static uint32_t awaited_source(const struct client_op *op) {
     uint32_t source = op->sig.kind == OCCL_OP_BROADCAST ? op->sig.root
                       : op->sig.kind == OCCL_OP_RECV    ? 0
                                                         : op->members;
     bool awaited = source < op->members && !(op->look.ready_mask >> source & 1) &&
                    op->look.first_missing < op->members;
-    return awaited ? source : op->look.first_missing;
+    return awaited ? source : op->members;
+}
+
+/* The member whose arrival may decide the op. */
+static uint32_t missing_member(const struct client_op *op) {
+    uint32_t source = awaited_source(op);
+    return source < op->members ? source : op->look.first_missing;
 }
 
 static void target_after(const struct client_op *op, struct wait_target *target) {
@@ -118,17 +124,18 @@ static struct occl_wait_policy policy_now(const struct client_comm *comm) {
     return policy;
 }
 
-/* All ranks that an OPEN record still misses were last seen on other cores: giving this one up
- * would bring none of them sooner, only a switch there and one back. */
+/* All members that an OPEN record waits for were last seen on other cores: giving this one up would
+ * bring none of them sooner, only a switch there and one back. Who needs a source waits for nobody
+ * else. */
 static bool missing_elsewhere(const struct client_op *op) {
     if (op->comm->elsewhere_ticks == 0 || op->path != CLIENT_PATH_RECORD ||
         op->look.outcome != OCCL_OUT_OPEN)
         return false;
-    uint32_t here = (uint32_t)sched_getcpu();
+    uint32_t here = (uint32_t)sched_getcpu(), source = awaited_source(op);
+    uint64_t missing = source < op->members ? 1ull << source : ~op->look.ready_mask;
     for (uint32_t i = 0; i < op->members; i++) {
         uint32_t rank = client_member_rank(op, i);
-        if (!(op->look.ready_mask >> i & 1) &&
-            occl_peek32(&occl_note_at(&op->comm->m, rank)->cpu) == here)
+        if ((missing >> i & 1) && occl_peek32(&occl_note_at(&op->comm->m, rank)->cpu) == here)
             return false;
     }
     return true;
