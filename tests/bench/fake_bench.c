@@ -9,7 +9,10 @@
  *   shifted    rank 0 gets its elements one place off
  *   unwritten  writes nothing anywhere
  *   failing    the last rank's calls return an error
+ *
+ * A rank that the harness leaves with other cores than it had before fails.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -106,7 +109,13 @@ static int rank_main(void *argument, uint32_t number) {
     if (occl_bench_control_open(path, number, options->ranks, &rank.meeting) != 0) {
         return 1;
     }
-    int status = occl_bench_measure(&backend, options);
+    cpu_set_t before;
+    cpu_set_t after;
+    int status = sched_getaffinity(0, sizeof before, &before);
+    status = status == 0 ? occl_bench_measure(&backend, options) : 1;
+    if (sched_getaffinity(0, sizeof after, &after) != 0 || !CPU_EQUAL(&before, &after)) {
+        status = 1;
+    }
     occl_bench_control_close(&rank.meeting);
     return status;
 }

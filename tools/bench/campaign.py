@@ -8,7 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from statistics import median
 
+import distance
 import machine
 from points import MOVE_FROM_BYTES, Point, argument_of
 from results import MEETING_BYTES, Results, keep_best
@@ -92,8 +94,8 @@ class Campaign:
                 self.rounds_done = number
                 took_s = time.monotonic() - began_s
                 self.say(
-                    "round %d: %.0f s, %d of %d runs disturbed so far"
-                    % (number, took_s, self.noisy_launches, self.launches)
+                    "round %d: %.0f s, line %s ns, %d of %d runs disturbed so far"
+                    % (number, took_s, self._lines(number), self.noisy_launches, self.launches)
                 )
                 if number == 1:
                     self._choose()
@@ -115,6 +117,17 @@ class Campaign:
     def _is_late(self, round_s):
         end_s = self.plan.end_s
         return end_s is not None and time.monotonic() + round_s > end_s
+
+    def _lines(self, number):
+        """For people: the distances of a round, and how many measurements were made at each."""
+        samples = [rounds[number] for rounds in self.results.times.values() if number in rounds]
+        lines_ns = sorted(s.line_ns for s in samples if s.line_ns is not None)
+        borders_ns = distance.borders_of(lines_ns)
+        groups = [[] for _ in range(len(borders_ns) + 1)]
+        for line_ns in lines_ns:
+            groups[distance.group_of(borders_ns, line_ns)].append(line_ns)
+        found = ["%.0f (%d times)" % (median(group), len(group)) for group in groups if group]
+        return ", ".join(found) or "unknown"
 
     def _choose(self):
         peers = [p for p in PEERS if p in self.plan.programs]
@@ -180,6 +193,9 @@ class Campaign:
                 "--check-stride", "1" if number == 1 else str(LATER_CHECK_STRIDE),
                 "--points", argument_of(points),
             ]  # fmt: skip
+            cores = sorted(os.sched_getaffinity(0))[:2]
+            if len(cores) == 2:
+                arguments += ["--line-cores", "%d,%d" % tuple(cores)]
             large = any(p.bytes >= LARGE_BYTES for p in points)
             limit_s = LAUNCH_LIMIT_LARGE_S if large else LAUNCH_LIMIT_S
             environment = dict(os.environ, **setting.environment)

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/bench/line.h"
+
 /* A waiter with a core of its own looks this often before it gives the core away: some 50 us. */
 #define SPINS_BEFORE_YIELD 1000u
 /* Yields before sleeping: a late rank then costs no CPU, a near one no system call to wake us. */
@@ -25,6 +27,7 @@ struct occl_bench_control_page {
     _Alignas(64) uint32_t arrived;
     _Alignas(64) uint32_t generation;
     uint32_t sleepers;
+    struct occl_bench_line line;
     _Alignas(64) double values[OCCL_BENCH_RANKS_MAX];
     _Alignas(64) uint64_t stamps_ns[OCCL_BENCH_RANKS_MAX][OCCL_BENCH_STAMPS_MAX];
 };
@@ -144,6 +147,10 @@ double occl_bench_control_sum(struct occl_bench_control *control, double value) 
 
 uint64_t *occl_bench_control_stamps_ns(struct occl_bench_control *control, uint32_t rank) {
     return control->page->stamps_ns[rank];
+}
+
+struct occl_bench_line *occl_bench_control_line(struct occl_bench_control *control) {
+    return &control->page->line;
 }
 
 static int exit_of(int status) {

@@ -12,6 +12,7 @@
  *   sleepers      waiters               last      seq_cst  seq_cst  generation (no lost wake-up)
  *   values[r]     rank r                all       plain    plain    ordered by the rendezvous
  *   stamps_ns[r]  rank r                rank 0    plain    plain    ordered by the rendezvous
+ *   line          ranks 0 and 1         both      see line.h
  */
 #ifndef OCCL_TOOLS_BENCH_CONTROL_H
 #define OCCL_TOOLS_BENCH_CONTROL_H
@@ -29,6 +30,7 @@ extern "C" {
 #define OCCL_BENCH_STAMPS_MAX 4096u
 
 struct occl_bench_control_page;
+struct occl_bench_line;
 
 /* One rank's view of the shared file. Owned by the rank's only thread. */
 struct occl_bench_control {
@@ -59,6 +61,9 @@ double occl_bench_control_sum(struct occl_bench_control *control, double value);
 
 /* The stamps of a rank: OCCL_BENCH_STAMPS_MAX numbers in nanoseconds, in the shared file. */
 uint64_t *occl_bench_control_stamps_ns(struct occl_bench_control *control, uint32_t rank);
+
+/* The cache lines that ranks 0 and 1 send to and fro (line.h), in the shared file. */
+struct occl_bench_line *occl_bench_control_line(struct occl_bench_control *control);
 
 /* Monotonic time in nanoseconds; one clock for all processes of a machine. */
 uint64_t occl_bench_now_ns(void);

@@ -8,6 +8,7 @@
  */
 #include <limits.h>
 #include <linux/futex.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include "tools/bench/control.h"
 #include "tools/bench/floor_kernels.h"
 #include "tools/bench/harness.h"
+#include "tools/bench/line.h"
 
 /* What a rank can bring to a meeting: all sizes below 64 KiB that are measured. */
 #define PAYLOAD_ELEMENTS ((size_t)4096)
@@ -292,8 +294,36 @@ static size_t wrong_elements(const struct occl_bench_move *move) {
     return wrong;
 }
 
+/* One end of the way that a cache line goes to and fro. */
+struct line_end {
+    struct occl_bench_control control;
+    const int *cores;
+};
+
+static void *answer_line(void *argument) {
+    struct line_end *end = argument;
+    (void)occl_bench_line_ns(&end->control, end->cores);
+    return NULL;
+}
+
+/* The distance of the cores as line.h measures it, between two threads; NAN where it is unknown. */
+static double line_ns(struct line_end *ends) {
+    pthread_t second;
+    if (ends[0].cores[0] == ends[0].cores[1] ||
+        pthread_create(&second, NULL, answer_line, &ends[1]) != 0) {
+        return NAN;
+    }
+    double found_ns = occl_bench_line_ns(&ends[0].control, ends[0].cores);
+    /* Fails only for a thread that does not exist. */
+    (void)pthread_join(second, NULL);
+    return found_ns;
+}
+
 static int measure_way(const struct occl_bench_options *options,
-                       const struct occl_bench_point *point, struct shift *shift, FILE *out) {
+                       const struct occl_bench_point *point, struct shift *shift,
+                       struct line_end *ends, FILE *out) {
+    double distance_ns[2] = {line_ns(ends)};
+    char line[OCCL_BENCH_LINE_TEXT_BYTES];
     shift->samples = 1;
     int error = work_all(shift);
     if (error != 0) {
@@ -310,18 +340,21 @@ static int measure_way(const struct occl_bench_options *options,
     if (error != 0) {
         return error;
     }
+    distance_ns[1] = line_ns(ends);
+    occl_bench_line_text(distance_ns, line);
     (void)fprintf(out,
                   "{\"peer\":\"floor\",\"version\":\"\",\"setting\":\"%s-%u\",\"op\":\"%s\","
                   "\"ranks\":%u,\"bytes\":%zu,\"count\":%zu,\"mode\":\"move\",\"round\":%u,"
-                  "\"samples\":%u,\"p50_us\":%.4f,\"wrong\":%zu}\n",
+                  "\"samples\":%u,\"p50_us\":%.4f,\"line_ns\":%s,\"wrong\":%zu}\n",
                   occl_bench_way_name(shift->way), shift->workers, occl_bench_op_name(point->op),
                   options->ranks, point->bytes, shift->move->elements, options->round,
-                  shift->samples, median_ns(shift) / 1e3, wrong);
+                  shift->samples, median_ns(shift) / 1e3, line, wrong);
     return wrong == 0 ? 0 : OCCL_BENCH_EXIT_WRONG;
 }
 
 static int measure_move(const struct occl_bench_options *options,
-                        const struct occl_bench_point *point, float *memory, FILE *out) {
+                        const struct occl_bench_point *point, float *memory, struct line_end *ends,
+                        FILE *out) {
     struct occl_bench_move move;
     int status = 0;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -341,7 +374,7 @@ static int measure_move(const struct occl_bench_options *options,
         for (unsigned way = 0; way < OCCL_BENCH_WAYS && status == 0; way++) {
             shift->way = (enum occl_bench_way)way;
             if (occl_bench_way_fits(shift->way, &move)) {
-                status = measure_way(options, point, shift, out);
+                status = measure_way(options, point, shift, ends, out);
             }
         }
         for (uint32_t k = 0; k < w; k++) {
@@ -369,9 +402,18 @@ static int measure_moves(const struct occl_bench_options *options) {
     for (size_t i = 0; i < most_elements; i++) {
         memory[i] = (float)(i % 13);
     }
+    struct line_end ends[2] = {{.cores = options->line_cores}, {.cores = options->line_cores}};
+    char path[4096];
     int status = 0;
+    (void)snprintf(path, sizeof path, "%s.line", options->control_path);
+    for (uint32_t k = 0; k < 2 && status == 0; k++) {
+        status = occl_bench_control_open(path, k, 2, &ends[k].control);
+    }
     for (uint32_t p = 0; p < options->point_count && status == 0; p++) {
-        status = measure_move(options, &options->points[p], memory, out);
+        status = measure_move(options, &options->points[p], memory, ends, out);
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        occl_bench_control_close(&ends[k].control);
     }
     if (out != stdout && fclose(out) != 0) {
         perror(options->out_path);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tools/bench/control.h"
+#include "tools/bench/line.h"
 
 /* A stamp costs some 20 ns, so a sample of this length is off by well under one per cent. */
 #define SAMPLE_MIN_NS 8000.0
@@ -43,6 +44,7 @@ struct result {
     double p99_ns;
     double mean_ns;
     double wrong;
+    double line_ns[2]; /* before and after; on rank 0 only */
     uint32_t blocks;
     uint32_t block_samples;
     uint32_t calls_per_sample;
@@ -284,16 +286,18 @@ static void summarise(struct session *session, bool sync, struct result *result)
 static void print_result(const struct session *session, const struct occl_bench_point *point,
                          size_t count, const struct result *result) {
     uint32_t samples = result->blocks * result->block_samples;
+    char line[OCCL_BENCH_LINE_TEXT_BYTES];
+    occl_bench_line_text(result->line_ns, line);
     (void)fprintf(session->out,
                   "{\"peer\":\"%s\",\"version\":\"%s\",\"setting\":\"%s\",\"op\":\"%s\","
                   "\"ranks\":%u,\"bytes\":%zu,\"count\":%zu,\"mode\":\"%s\",\"round\":%u,"
                   "\"samples\":%u,\"calls\":%u,\"min_us\":%.4f,\"p50_us\":%.4f,\"p99_us\":%.4f,"
-                  "\"mean_us\":%.4f,\"wrong\":%.0f}\n",
+                  "\"mean_us\":%.4f,\"line_ns\":%s,\"wrong\":%.0f}\n",
                   session->backend->peer, session->backend->version, session->options->setting,
                   occl_bench_op_name(point->op), session->backend->ranks, point->bytes, count,
                   point->sync ? "sync" : "loop", session->options->round, samples,
                   samples * result->calls_per_sample, result->min_ns / 1e3, result->p50_ns / 1e3,
-                  result->p99_ns / 1e3, result->mean_ns / 1e3, result->wrong);
+                  result->p99_ns / 1e3, result->mean_ns / 1e3, line, result->wrong);
     /* A later failure must not take this line with it; a full disk is seen when the file closes. */
     (void)fflush(session->out);
 }
@@ -304,6 +308,7 @@ static int measure_point(struct session *session, const struct occl_bench_point 
     size_t count = occl_bench_count(point->op, backend->ranks, point->bytes);
     struct result result = {0};
     double call_ns = 0;
+    result.line_ns[0] = occl_bench_line_ns(&session->control, session->options->line_cores);
     int error = verify(session, point, count, &result);
     if (error == 0) {
         error = warm_up(session, point, count, &call_ns);
@@ -316,6 +321,7 @@ static int measure_point(struct session *session, const struct occl_bench_point 
     if (error != 0) {
         return error;
     }
+    result.line_ns[1] = occl_bench_line_ns(&session->control, session->options->line_cores);
     *io_wrong += result.wrong;
     if (backend->rank == 0) {
         summarise(session, point->sync, &result);

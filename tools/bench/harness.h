@@ -47,6 +47,7 @@ struct occl_bench_options {
     uint64_t budget_ns;  /* for the timed calls of one point */
     size_t check_stride; /* look at every n-th element; 0: no check */
     bool pin;            /* bind each rank to one core, by turns */
+    int line_cores[2];   /* between these the distance is measured; twice the same: it is not */
     struct occl_bench_point points[OCCL_BENCH_POINTS_MAX];
     uint32_t point_count;
 };

@@ -10,6 +10,8 @@ from math import comb
 from statistics import median
 
 CONFIDENCE = 0.95
+# Fewer ratios than this say less about the next round than the two intervals do.
+PAIRS_MIN = 5
 
 
 def coverage(count, left_out):
@@ -33,11 +35,16 @@ def ratio_of(peer_by_round, own_by_round):
     """(ratio, low, high) of peer time to own time.
 
     The ratio is that of the medians. The interval is that of the ratios within each round, where
-    slow drift of the machine hits both alike, widened to hold the ratio of the medians.
+    slow drift of the machine hits both alike, widened to hold the ratio of the medians. With few
+    rounds in common it goes from the lowest peer time over the highest own time to the opposite,
+    each of its interval: wider, and never too narrow for want of pairs.
     """
     ratio = median(peer_by_round.values()) / median(own_by_round.values())
     paired = [peer_by_round[r] / own_by_round[r] for r in own_by_round if r in peer_by_round]
-    if not paired:
-        return ratio, None, None
-    low, high = interval_of_median(paired)
+    if len(paired) >= min(PAIRS_MIN, len(peer_by_round), len(own_by_round)):
+        low, high = interval_of_median(paired)
+    else:
+        peer_low, peer_high = interval_of_median(peer_by_round.values())
+        own_low, own_high = interval_of_median(own_by_round.values())
+        low, high = peer_low / own_high, peer_high / own_low
     return ratio, min(low, ratio), max(high, ratio)

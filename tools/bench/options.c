@@ -3,6 +3,7 @@
 #include "tools/bench/harness.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static void usage(const char *program) {
     (void)fprintf(stderr,
                   "usage: %s --control FILE --points OP:BYTES[:sync],... [--out FILE]\n"
                   "          [--setting NAME] [--backend WORD] [--round N] [--ranks N]\n"
-                  "          [--budget-ms MS] [--check-stride N] [--pin 0|1]\n",
+                  "          [--budget-ms MS] [--check-stride N] [--pin 0|1] [--line-cores A,B]\n",
                   program);
 }
 
@@ -72,6 +73,20 @@ static bool points_of(const char *text, struct occl_bench_options *options) {
     return false;
 }
 
+/* Two core numbers, between which the distance is to be measured. */
+static bool cores_of(const char *text, int *out_cores) {
+    const char *comma = strchr(text, ',');
+    uint64_t first = 0;
+    uint64_t second = 0;
+    if (comma == NULL || !number_of(text, (size_t)(comma - text), INT_MAX, &first) ||
+        !number_of(comma + 1, strlen(comma + 1), INT_MAX, &second)) {
+        return false;
+    }
+    out_cores[0] = (int)first;
+    out_cores[1] = (int)second;
+    return true;
+}
+
 static bool option_of(const char *name, const char *value, struct occl_bench_options *options) {
     uint64_t number = 0;
     if (strcmp(name, "--control") == 0) {
@@ -84,6 +99,8 @@ static bool option_of(const char *name, const char *value, struct occl_bench_opt
         options->backend = value;
     } else if (strcmp(name, "--points") == 0) {
         return points_of(value, options);
+    } else if (strcmp(name, "--line-cores") == 0) {
+        return cores_of(value, options->line_cores);
     } else if (!number_of(value, strlen(value), UINT32_MAX, &number)) {
         return false;
     } else if (strcmp(name, "--round") == 0) {

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-_HARNESS = ("control", "harness", "options", "pattern")
+_HARNESS = ("control", "harness", "line", "options", "pattern")
 _CFLAGS = ["-O2", "-std=gnu11", "-D_GNU_SOURCE=", "-Wall", "-Wextra"]
 _BUILD_LIMIT_S = 300
 

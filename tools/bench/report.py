@@ -4,6 +4,7 @@
 import json
 from statistics import median
 
+from distance import split
 from intervals import interval_of_median, ratio_of
 from points import name_of_size
 from settings import OCCL_PRIVATE, OCCL_ZERO_COPY, PEERS
@@ -23,54 +24,83 @@ def records(results, points, kinds=(OCCL_ZERO_COPY, OCCL_PRIVATE)):
 
 
 def _record(results, point, kind):
-    best = results.best_peer(PEERS, point)
-    floor_us = results.floor_us(point)
+    view, others = split(results, point, kind)
     record = {
         "op": point.op,
         "ranks": point.ranks,
         "bytes": point.bytes,
         "mode": point.mode,
         "memory": kind,
+    }
+    record.update(_figures(results, view, point, kind))
+    names = results.settings_of("occl", point)
+    key = ("occl", kind, point)
+    if kind not in names:
+        key = (record["best_peer"], record["best_peer_setting"], point)
+    record["rounds_other_distance"] = _rounds_elsewhere(results, view, key)
+    record["noisy_rounds"] = results.noisy_rounds(*key)
+    record["wrong"] = sum(n for (_, _, at), n in results.wrong.items() if at == point)
+    record["other_distances"] = [_figures(results, other, point, kind) for other in others]
+    return record
+
+
+def _rounds_elsewhere(results, view, key):
+    """Rounds whose distance is known, and that do not count since it is another one."""
+    known = [r for r, sample in results.times.get(key, {}).items() if sample.line_ns is not None]
+    return 0 if view.results is results else len(set(known) - set(view.results.times.get(key, ())))
+
+
+def _figures(results, view, point, kind):
+    """What was found at one distance (or at all of them, where the View is mixed)."""
+    at = view.results
+    best = at.best_peer(PEERS, point)
+    floor_us = at.floor_us(point)
+    elsewhere = floor_us is None and at is not results
+    figures = {
+        "line_ns": None,
+        "mixed_distances": view.mixed,
         "occl_us": None,
         "occl_lo_us": None,
         "occl_hi_us": None,
         "best_peer": best[0] if best else None,
         "best_peer_setting": best[1] if best else None,
         "best_peer_us": _rounded(best[2]) if best else None,
-        "floor_us": _rounded(floor_us),
+        "floor_us": _rounded(results.floor_us(point) if elsewhere else floor_us),
+        "floor_other_distance": elsewhere and results.floor_us(point) is not None,
         "ratio_to_best_peer": None,
         "ratio_lo": None,
         "ratio_hi": None,
         "rounds": 0,
-        "noisy_rounds": 0,
-        "wrong": sum(n for (_, _, at), n in results.wrong.items() if at == point),
-        "peers_us": _peers_us(results, point),
+        "peers_us": _peers_us(results, at, point),
     }
-    if kind in results.settings_of("occl", point):
-        own = results.by_round("occl", kind, point)
+    if kind in at.settings_of("occl", point):
+        own = at.by_round("occl", kind, point)
         low, high = interval_of_median(own.values())
-        record["occl_us"] = _rounded(median(own.values()))
-        record["occl_lo_us"] = _rounded(low)
-        record["occl_hi_us"] = _rounded(high)
-        record["rounds"] = len(own)
-        record["noisy_rounds"] = results.noisy_rounds("occl", kind, point)
+        figures["occl_us"] = _rounded(median(own.values()))
+        figures["occl_lo_us"] = _rounded(low)
+        figures["occl_hi_us"] = _rounded(high)
+        figures["line_ns"] = _rounded(at.line_ns("occl", kind, point))
+        figures["rounds"] = len(own)
         if best:
-            ratio, low, high = ratio_of(results.by_round(best[0], best[1], point), own)
-            record["ratio_to_best_peer"] = _rounded(ratio)
-            record["ratio_lo"] = _rounded(low)
-            record["ratio_hi"] = _rounded(high)
+            ratio, low, high = ratio_of(at.by_round(best[0], best[1], point), own)
+            figures["ratio_to_best_peer"] = _rounded(ratio)
+            figures["ratio_lo"] = _rounded(low)
+            figures["ratio_hi"] = _rounded(high)
     elif best:
-        record["rounds"] = len(results.by_round(best[0], best[1], point))
-        record["noisy_rounds"] = results.noisy_rounds(best[0], best[1], point)
-    return record
+        figures["line_ns"] = _rounded(at.line_ns(best[0], best[1], point))
+        figures["rounds"] = len(at.by_round(best[0], best[1], point))
+    return figures
 
 
-def _peers_us(results, point):
+def _peers_us(results, at, point):
+    """Each peer at this distance, or, if it was too slow to be measured more than once, as it was
+    then. The best peer is never one of those."""
     found = {}
     for peer in PEERS:
-        setting = results.best_setting(peer, point)
+        source = at if at.best_setting(peer, point) is not None else results
+        setting = source.best_setting(peer, point)
         if setting is not None:
-            found[peer] = _rounded(results.median_us(peer, setting, point))
+            found[peer] = _rounded(source.median_us(peer, setting, point))
     return found
 
 
@@ -93,9 +123,27 @@ def _ratio(number):
     return "-" if number is None else "%.2f" % number
 
 
+def rows_of(record):
+    """The record, and one like it for each further distance: everything that is judged."""
+    return [record] + [dict(record, **other) for other in record["other_distances"]]
+
+
 def is_slower(record):
     """Whether even the favourable end of the interval is worse than the best peer."""
     return record["ratio_hi"] is not None and record["ratio_hi"] < SLOWER_BELOW
+
+
+def verdict_counts(found):
+    """How many points are slower by the interval, and by the medians below 0.9 and below 1; and how
+    many mix distances. A point counts with its worst distance."""
+    worst = [[r["ratio_to_best_peer"] for r in rows_of(record)] for record in found]
+    worst = [min(ratios) for ratios in ([x for x in row if x is not None] for row in worst) if ratios]
+    return {
+        "slower": sum(any(map(is_slower, rows_of(record))) for record in found),
+        "median_below_0.9": sum(ratio < SLOWER_BELOW for ratio in worst),
+        "median_below_1": sum(ratio < 1 for ratio in worst),
+        "mixed": sum(record["mixed_distances"] for record in found),
+    }
 
 
 def _verdict(record):
@@ -104,9 +152,20 @@ def _verdict(record):
         notes.append("SLOWER")
     if record["wrong"]:
         notes.append("WRONG")
+    if record["mixed_distances"]:
+        notes.append("mixed distances")
+    if record["floor_other_distance"]:
+        notes.append("floor of another distance")
     if record["noisy_rounds"]:
         notes.append("noisy %d" % record["noisy_rounds"])
     return ", ".join(notes)
+
+
+def line_name(record):
+    """The distance for people."""
+    if record["mixed_distances"]:
+        return "mixed"
+    return "-" if record["line_ns"] is None else "%.0f" % record["line_ns"]
 
 
 def _above_floor(record):
@@ -117,10 +176,10 @@ def _above_floor(record):
 
 def table(found):
     """Fixed columns, for a terminal."""
-    head = ("operation", "ranks", "size", "occl us", "95 % of the median", "best peer us")
+    head = ("operation", "ranks", "size", "line ns", "rounds", "occl us", "95 % of the median", "best peer us")
     head += ("peer", "ratio", "95 %", "floor us", "occl/floor", "notes")
     rows = [head]
-    for record in found:
+    for record in (row for record in found for row in rows_of(record)):
         private = " (private)" if record["memory"] == OCCL_PRIVATE else ""
         mode = " sync" if record["mode"] == "sync" else ""
         rows.append(
@@ -128,6 +187,8 @@ def table(found):
                 record["op"] + mode + private,
                 str(record["ranks"]),
                 name_of_size(record["bytes"]),
+                line_name(record),
+                str(record["rounds"]),
                 _us(record["occl_us"]),
                 "%s..%s" % (_us(record["occl_lo_us"]), _us(record["occl_hi_us"])),
                 _us(record["best_peer_us"]),
@@ -147,22 +208,23 @@ def table(found):
 def markdown(found, facts, versions):
     """Tables for a README: one for each operation."""
     names = ", ".join("%s %s" % (p, v) for p, v in sorted(versions.items()) if v)
-    text = ["Measured on %s; %s. Median microseconds a call.\n" % (facts, names)]
+    text = ["Measured on %s; %s. Median microseconds a call; line: "
+            "round trip of a cache line between the first two cores, ns.\n" % (facts, names)]
     for op in dict.fromkeys((r["op"], r["memory"]) for r in found):
         rows = [r for r in found if (r["op"], r["memory"]) == op]
         private = ", private memory" if op[1] == OCCL_PRIVATE else ""
         text.append("### %s%s\n" % (op[0], private))
         peers = [p for p in PEERS if any(p in r["peers_us"] for r in rows)]
-        head = ["ranks", "size", "occl (95 %)"] + peers
+        head = ["ranks", "size", "line", "occl (95 %)"] + peers
         head += ["best peer / occl (95 %)", "floor", "occl / floor"]
         text.append("| " + " | ".join(head) + " |")
         text.append("|" + " --- |" * len(head))
-        for r in rows:
+        for r in (row for record in rows for row in rows_of(record)):
             own = "%s (%s–%s)" % tuple(_us(r[k]) for k in ("occl_us", "occl_lo_us", "occl_hi_us"))
             ratio = "%s (%s–%s)" % tuple(
                 _ratio(r[k]) for k in ("ratio_to_best_peer", "ratio_lo", "ratio_hi")
             )
-            cells = [str(r["ranks"]), name_of_size(r["bytes"]), own]
+            cells = [str(r["ranks"]), name_of_size(r["bytes"]), line_name(r), own]
             cells += [_us(r["peers_us"].get(p)) for p in peers]
             cells += [ratio, _us(r["floor_us"]), _ratio(_above_floor(r))]
             text.append("| " + " | ".join(cells) + " |")
