@@ -58,7 +58,8 @@ def borders_lie_in_gaps():
     expect(distance.borders_of([]), [])
     expect(distance.borders_of([100, 159, 101, 159.5]), [])
     borders_ns = distance.borders_of([52, 500, 110, 54, 480, 115])
-    expect([distance.group_of(borders_ns, ns) for ns in (50, 54, 110, 115, 480, 700)], [0, 0, 1, 1, 2, 2])
+    groups = [distance.group_of(borders_ns, ns) for ns in (50, 54, 110, 115, 480, 700)]
+    expect(groups, [0, 0, 1, 1, 2, 2])
     if not 54 < borders_ns[0] < 110 < 115 < borders_ns[1] < 480:
         raise AssertionError("%r" % borders_ns)
 

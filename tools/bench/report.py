@@ -137,7 +137,8 @@ def verdict_counts(found):
     """How many points are slower by the interval, and by the medians below 0.9 and below 1; and how
     many mix distances. A point counts with its worst distance."""
     worst = [[r["ratio_to_best_peer"] for r in rows_of(record)] for record in found]
-    worst = [min(ratios) for ratios in ([x for x in row if x is not None] for row in worst) if ratios]
+    worst = [[ratio for ratio in ratios if ratio is not None] for ratios in worst]
+    worst = [min(ratios) for ratios in worst if ratios]
     return {
         "slower": sum(any(map(is_slower, rows_of(record))) for record in found),
         "median_below_0.9": sum(ratio < SLOWER_BELOW for ratio in worst),

@@ -14,8 +14,8 @@ QUIET_ROUNDS_MIN = 3
 # The meeting that all floors contain.
 MEETING_BYTES = 8
 
-# What a program measured at a point in one round. noisy: others disturbed it, or the cores were moved
-# meanwhile; line_ns: how far apart they were, or None.
+# What a program measured at a point in one round. noisy: others disturbed it, or the cores were
+# moved meanwhile; line_ns: how far apart they were, or None.
 Sample = namedtuple("Sample", "us noisy line_ns")
 
 
@@ -52,13 +52,12 @@ class Results:
     def lines_ns(self, point, kind):
         """All distances at which what counts for a point was measured; `kind`: occl's memory."""
         floor = (point, point._replace(mode="move"), meeting_of(point))
-        return [
-            sample.line_ns
-            for (peer, setting, at), rounds in self.times.items()
-            if (at in floor if peer == "floor" else at == point and (peer != "occl" or setting == kind))
-            for sample in rounds.values()
-            if sample.line_ns is not None
-        ]
+        found = []
+        for (peer, setting, at), rounds in self.times.items():
+            counts = at == point and (peer != "occl" or setting == kind)
+            if at in floor if peer == "floor" else counts:
+                found += [sample.line_ns for sample in rounds.values()]
+        return [line_ns for line_ns in found if line_ns is not None]
 
     def line_ns(self, peer, setting, point):
         """Median of the distances in the rounds that count, or None."""
@@ -95,9 +94,9 @@ class Results:
         return names[0] if names else None
 
     def _full(self, peer, point):
-        """Names of the settings that have enough rounds, quickest first: half of those of the setting
-        with most, and three if that one has. One that was dropped after the first round, or was at
-        this distance once, must not win against a median by luck."""
+        """Names of the settings that have enough rounds, quickest first: half of those of the
+        setting with most, and three if that one has. One that was dropped after the first round,
+        or was at this distance once, must not win against a median by luck."""
         names = self.settings_of(peer, point)
         counts = {s: len(self.by_round(peer, s, point)) for s in names}
         most = max(counts.values(), default=0)
