@@ -17,8 +17,6 @@
 #include "shm_ipc/region.h"
 
 #define HANDSHAKE_MS 10000
-/* Used where the last-level cache is not reported. */
-#define CACHE_BYTES_DEFAULT (16ull << 20)
 #define CALIBRATION_NS 500000
 
 struct client_library occl_lib = {
@@ -233,8 +231,7 @@ static int map_pages(const int fds[OCCL_MESSAGE_FDS_MAX]) {
 }
 
 static void measure_machine(void) {
-    long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    occl_lib.cache_bytes = bytes > 0 ? (uint64_t)bytes / 2 : CACHE_BYTES_DEFAULT;
+    occl_lib.stream_from_bytes = occl_movers_cache_bytes() / 2;
     occl_lib.cores = occl_cores_allowed();
     occl_lib.movers = occl_movers_select(0);
     occl_lib.clock = occl_clock_system(occl_lib.ticks);

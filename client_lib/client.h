@@ -212,7 +212,7 @@ struct client_library {
     enum occl_ticks_source ticks;
     struct occl_ticks_scale scale;
     const struct occl_movers *movers;
-    uint64_t cache_bytes; /* last-level cache: above it stores bypass it */
+    uint64_t stream_from_bytes; /* traffic of an op from which stores bypass the caches */
     uint32_t cores;
     uint64_t probe_word; /* what peers read to prove that cross-memory attach works */
 

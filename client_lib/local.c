@@ -72,7 +72,7 @@ static void close_view(struct view *v) {
 
 /* Non-temporal stores pay above cache size and out of place. */
 static uint32_t move_flags_of(const struct view *v) {
-    if (v->plan.traffic_bytes <= occl_lib.cache_bytes)
+    if (v->plan.traffic_bytes <= occl_lib.stream_from_bytes)
         return 0;
     for (uint32_t i = 0; i < v->plan.member_count; i++)
         if (v->inputs[i].ptr && v->inputs[i].ptr == v->outputs[i].ptr)

@@ -2,21 +2,13 @@
 /* Creation and end of the engine and its lanes. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "daemon/engine/internal.h"
 #include "shm_ipc/assert.h"
 
-/* Assumed where the system does not tell. */
-#define CACHE_BYTES_DEFAULT (32u << 20)
 #define OPS_MAX_LIMIT (1u << 22)
 #define CALIBRATION_NS 2000000u
 #define DRAIN_ROUNDS_MAX 1000u
-
-static uint64_t cache_bytes(void) {
-    long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return bytes > 0 ? (uint64_t)bytes : CACHE_BYTES_DEFAULT;
-}
 
 static uint64_t arena_bytes(uint32_t ops, uint32_t blocks, uint32_t buckets) {
     return (uint64_t)ops * sizeof(struct occl_eng_op) +
@@ -150,7 +142,7 @@ int occl_engine_create(const struct occl_engine_config *config, const struct occ
     occl_eng_list_init(&engine->live_jobs);
     engine->lane_count = config->lanes;
     engine->movers = occl_movers_select(0);
-    engine->cache_bytes = cache_bytes();
+    engine->stream_from_bytes = occl_movers_cache_bytes() / 2;
     engine->cores = occl_cores_allowed();
     if (engine->config.ageing_ns == 0)
         engine->config.ageing_ns = 10000000;

@@ -72,7 +72,7 @@ void occl_eng_run_begin(struct occl_eng_lane *lane, struct occl_eng_run *run) {
         .inputs = run->inputs,
         .outputs = run->outputs,
         .move_flags =
-            run->plan.traffic_bytes > lane->engine->cache_bytes ? OCCL_MOVE_NONTEMPORAL : 0};
+            run->plan.traffic_bytes > lane->engine->stream_from_bytes ? OCCL_MOVE_NONTEMPORAL : 0};
 }
 
 static void fill_from_op(struct occl_eng_lane *lane, struct occl_eng_run *run,

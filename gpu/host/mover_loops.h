@@ -2,8 +2,10 @@
 /* The loops of a reduction, generated for each row. Two ways through the data:
  *
  *   direct   strip by strip: all sources into registers, then to all destinations. One strip is
- *            eight vectors in the form combined, whole cache lines of each stream, so that buffers
- *            with equal page offsets do not throw each other out of their one set of the L1 cache.
+ *            four lines of each stream (two without AVX2, for want of registers) in the form
+ *            combined: whole lines, so that buffers with equal page offsets do not throw each other
+ *            out of their one set of the L1 cache, and no more, since the lines of all streams are
+ *            in flight at once.
  *   blocked  block by block: a few sources at a time into a block in the L1 cache, the result from
  *            there to one destination after another. For more streams than the prefetchers and the
  *            cache's sets hold, and for streaming to destinations of different alignment.
@@ -15,7 +17,7 @@
 #include "gpu/host/mover_ops.h"
 #include "gpu/host/reduce.h"
 
-#define STRIP_VECTORS 8
+#define STRIP_VECTORS (V_BYTES < 64 ? 8 : 4)
 /* User data of a block; its form takes up to FORM_VECTORS_MAX times as much, on the stack. */
 #define BLOCK_BYTES 4096
 /* Sources that one pass over a block combines. */

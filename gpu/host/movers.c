@@ -24,9 +24,19 @@ static uint32_t isa_present(void) {
     return mask;
 }
 
+/* The first CPUs with AVX-512 lower the clock of the whole core for it, so its neighbours would
+ * pay. None of them has VBMI2, which came with the generation that does not (Ice Lake, Zen 4). */
+static uint32_t isa_default(void) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512vbmi2"))
+        return OCCL_ISA_PORTABLE | OCCL_ISA_AVX2 | OCCL_ISA_AVX512;
+#endif
+    return OCCL_ISA_PORTABLE | OCCL_ISA_AVX2;
+}
+
 const struct occl_movers *occl_movers_select(uint32_t isa_mask) {
     uint32_t usable = isa_present();
-    usable &= isa_mask == 0 ? OCCL_ISA_PORTABLE | OCCL_ISA_AVX2 : isa_mask;
+    usable &= isa_mask == 0 ? isa_default() : isa_mask;
 #if defined(__x86_64__)
     if ((usable & OCCL_ISA_AVX512) != 0)
         return &occl_movers_avx512;

@@ -68,7 +68,7 @@ struct occl_copy_job {
     UINT32_C(1)                     /* vectors of 16 bytes, whatever the compiler makes of them \
                                      */
 #define OCCL_ISA_AVX2 UINT32_C(2)   /* with F16C */
-#define OCCL_ISA_AVX512 UINT32_C(4) /* F, BW, DQ, VL; only on request: not the default anywhere */
+#define OCCL_ISA_AVX512 UINT32_C(4) /* F, BW, DQ, VL */
 
 /* Both calls run on the caller's thread, neither block nor allocate, keep no pointer, and use at
  * most 9 KiB of stack. A job outside the limits above, or a pair for which occl_movers_supports is
@@ -80,9 +80,15 @@ struct occl_movers {
 };
 
 /* The best movers that this CPU can run among those of isa_mask; mask 0 means the default choice
- * (AVX2, else portable). NULL if the mask names nothing that can run here. The result is static and
- * constant. Any thread; call it once and keep the result, it asks the CPU. */
+ * (AVX-512 on CPUs that do not lower their clock for it, else AVX2, else portable). NULL if the
+ * mask names nothing that can run here. The result is static and constant. Any thread; call it once
+ * and keep the result, it asks the CPU. */
 const struct occl_movers *occl_movers_select(uint32_t isa_mask);
+
+/* Bytes of the last-level cache that the calling thread's core reaches, or 32 MiB where the system
+ * does not tell. Above half of it in traffic (all that an op reads and writes), non-temporal stores
+ * pay: OCCL_MOVE_NONTEMPORAL. Any thread; reads files, so call it once and keep the result. */
+uint64_t occl_movers_cache_bytes(void);
 
 /* Whether the movers (all of them) have this pair of numbers. Any thread; pure. */
 bool occl_movers_supports(uint32_t dtype, uint32_t redop);
