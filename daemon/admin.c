@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Administration requests: parse, permission, verb, answer in a memfd. */
+/* Administration requests: parse, permission, verb, building blocks of answers. */
 #include "daemon/admin.h"
 
 #include <stdio.h>
@@ -7,17 +7,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct {
-    const char *name;
-    int (*answer)(struct occl_admin_query *query, json_t *answer);
-    bool changes;
-} verbs[] = {
-    {"ping", occl_admin_ping, false},     {"version", occl_admin_version, false},
-    {"status", occl_admin_status, false}, {"jobs", occl_admin_jobs, false},
-    {"comms", occl_admin_comms, false},   {"ops", occl_admin_ops, false},
-    {"why", occl_admin_why, false},       {"usage", occl_admin_usage, false},
-    {"config", occl_admin_config, false}, {"doctor", occl_admin_doctor, false},
-    {"set", occl_admin_set, true},
+#define PLAIN(name_, function_, changes_) \
+    { .name = (name_), .changes = (changes_), .plain = (function_) }
+
+static const struct occl_admin_verb plain_verbs[] = {
+    PLAIN("ping", occl_admin_ping, false),     PLAIN("version", occl_admin_version, false),
+    PLAIN("config", occl_admin_config, false), PLAIN("doctor", occl_admin_doctor, false),
+    PLAIN("set", occl_admin_set, true),
+};
+static const struct occl_admin_verb *const walks[] = {
+    &occl_admin_verb_status, &occl_admin_verb_jobs, &occl_admin_verb_comms,
+    &occl_admin_verb_ops,    &occl_admin_verb_why,  &occl_admin_verb_usage,
 };
 
 /* ---- building blocks ---- */
@@ -51,72 +51,72 @@ json_t *occl_admin_ranks(uint64_t mask) {
     return list;
 }
 
-const char *occl_admin_text(const struct occl_admin_query *query, const char *key) {
-    return json_string_value(json_object_get(query->request, key));
+const char *occl_admin_text(const struct occl_admin_request *request, const char *key) {
+    return json_string_value(json_object_get(request->json, key));
 }
 
 /* ---- who sees what ---- */
 
-bool occl_admin_sees(const struct occl_admin_query *query, const struct occl_job *job) {
+bool occl_admin_may_see(const struct occl_admin_request *request, const struct occl_job *job) {
     const struct occl_tenant *tenant = job->tenant;
-    if (!query->operator_rights &&
-        (tenant->uid != query->asker->uid || tenant->listener != query->asker->listener->index))
-        return false;
-    if (query->tenant && strcmp(query->tenant, tenant->text) != 0)
-        return false;
-    return !query->job || strcmp(query->job, job->name) == 0;
+    return request->operator_rights || (tenant->uid == request->asker->uid &&
+                                        tenant->listener == request->asker->listener->index);
 }
 
-bool occl_admin_wants_comm(const struct occl_admin_query *query, const struct occl_comm *comm) {
+bool occl_admin_sees(const struct occl_admin_request *request, const struct occl_job *job) {
+    if (!occl_admin_may_see(request, job))
+        return false;
+    if (request->tenant && strcmp(request->tenant, job->tenant->text) != 0)
+        return false;
+    return !request->job || strcmp(request->job, job->name) == 0;
+}
+
+bool occl_admin_wants_comm(const struct occl_admin_request *request, const struct occl_comm *comm) {
     char number[24];
-    if (!occl_admin_sees(query, comm->job))
+    if (!occl_admin_sees(request, comm->job))
         return false;
-    if (query->rank >= 0 && query->rank >= (int64_t)comm->ranks)
+    if (request->rank >= 0 && request->rank >= (int64_t)comm->ranks)
         return false;
-    if (!query->comm)
+    if (!request->comm)
         return true;
     (void)snprintf(number, sizeof number, "%llu", (unsigned long long)comm->uid);
-    return strcmp(query->comm, comm->name) == 0 || strcmp(query->comm, number) == 0;
+    return strcmp(request->comm, comm->name) == 0 || strcmp(request->comm, number) == 0;
 }
 
-bool occl_admin_wants_op(const struct occl_admin_query *query, const struct occl_op_view *op) {
-    return occl_admin_wants_comm(query, op->comm) &&
-           (query->rank < 0 || (op->members_mask >> query->rank & 1));
+bool occl_admin_wants_op(const struct occl_admin_request *request, const struct occl_op_view *op) {
+    return occl_admin_wants_comm(request, op->comm) &&
+           (request->rank < 0 || (op->members_mask >> request->rank & 1));
 }
 
 /* ---- the request ---- */
 
-static int parse(struct occl_admin_query *query, const char *text, size_t bytes) {
+static int parse(struct occl_admin_request *request) {
     json_error_t error;
-    size_t length = strnlen(text, bytes);
-    if (length == bytes)
-        return occl_detail_set(&query->detail, OCCL_E_PROTOCOL, 0,
-                               "ADMIN: the text is not terminated");
-    query->request = json_loadb(text, length, 0, &error);
-    if (!json_is_object(query->request))
-        return occl_detail_set(&query->detail, OCCL_E_INVALID, 0,
+    request->json = json_loads(request->text, 0, &error);
+    if (!json_is_object(request->json))
+        return occl_detail_set(&request->detail, OCCL_E_INVALID, 0,
                                "ADMIN: expected a JSON object, found: %s",
-                               query->request ? "another value" : error.text);
+                               request->json ? "another value" : error.text);
     static const char *const texts[] = {"verb", "job", "comm", "tenant"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        const json_t *given = json_object_get(query->request, texts[i]);
+        const json_t *given = json_object_get(request->json, texts[i]);
         if (given && !json_is_string(given))
-            return occl_detail_set(&query->detail, OCCL_E_INVALID, 0, "%s: expected a text",
+            return occl_detail_set(&request->detail, OCCL_E_INVALID, 0, "%s: expected a text",
                                    texts[i]);
     }
-    query->job = occl_admin_text(query, "job");
-    query->comm = occl_admin_text(query, "comm");
-    query->tenant = occl_admin_text(query, "tenant");
-    const json_t *rank = json_object_get(query->request, "rank");
-    query->rank = json_is_integer(rank) ? json_integer_value(rank) : -1;
-    if (rank && (query->rank < 0 || query->rank >= OCCL_LOCAL_RANKS_MAX))
-        return occl_detail_set(&query->detail, OCCL_E_INVALID, 0,
+    request->job = occl_admin_text(request, "job");
+    request->comm = occl_admin_text(request, "comm");
+    request->tenant = occl_admin_text(request, "tenant");
+    const json_t *rank = json_object_get(request->json, "rank");
+    request->rank = json_is_integer(rank) ? json_integer_value(rank) : -1;
+    if (rank && (request->rank < 0 || request->rank >= OCCL_LOCAL_RANKS_MAX))
+        return occl_detail_set(&request->detail, OCCL_E_INVALID, 0,
                                "rank: expected a number from 0 to %d", OCCL_LOCAL_RANKS_MAX - 1);
     return OCCL_OK;
 }
 
-static void put_common(struct occl_admin_query *query, const char *verb, json_t *answer) {
-    struct occl_daemon *daemon = query->daemon;
+static void put_common(struct occl_admin_request *request, const char *verb, json_t *answer) {
+    struct occl_daemon *daemon = request->daemon;
     json_t *self = json_object();
     occl_admin_put_number(self, "pid", (uint64_t)getpid());
     occl_admin_put_number(self, "epoch", daemon->epoch & INT64_MAX);
@@ -129,95 +129,47 @@ static void put_common(struct occl_admin_query *query, const char *verb, json_t 
 }
 
 /* Names who may: the rule of occl_identity_is_operator. */
-static int refuse_change(struct occl_admin_query *query, const char *verb) {
-    const struct occl_daemon *daemon = query->daemon;
+static int refuse_change(struct occl_admin_request *request, const char *verb) {
+    const struct occl_daemon *daemon = request->daemon;
     const char *group = daemon->operator_gid_known ? daemon->config.operator_group : "";
     char own[48] = "";
     if (geteuid() != 0)
         (void)snprintf(own, sizeof own, ", uid %u (the daemon's own)", (unsigned)geteuid());
-    if (query->asker->listener->index != 0)
-        return occl_detail_set(&query->detail, OCCL_E_PERMISSION, 0,
+    if (request->asker->listener->index != 0)
+        return occl_detail_set(&request->detail, OCCL_E_PERMISSION, 0,
                                "%s: over this socket nobody may change anything, only over the "
-                               "daemon's first one, %s",
-                               verb, daemon->listeners[0].path);
-    return occl_detail_set(&query->detail, OCCL_E_PERMISSION, 0,
+                               "daemon's first one",
+                               verb);
+    return occl_detail_set(&request->detail, OCCL_E_PERMISSION, 0,
                            "%s: uid %u may not change anything, also not its own jobs; root%s%s%s "
                            "may%s",
-                           verb, (unsigned)query->asker->uid, own,
+                           verb, (unsigned)request->asker->uid, own,
                            group[0] ? ", and members of group " : "", group,
                            group[0] ? " (operator_group)" : " (operator_group names no group)");
 }
 
-static int answer_verb(struct occl_admin_query *query, json_t *answer) {
-    const char *verb = occl_admin_text(query, "verb");
-    for (size_t i = 0; verb && i < sizeof verbs / sizeof *verbs; i++) {
-        if (strcmp(verbs[i].name, verb) != 0)
-            continue;
-        if (verbs[i].changes && !query->operator_rights)
-            return refuse_change(query, verb);
-        put_common(query, verb, answer);
-        return verbs[i].answer(query, answer);
-    }
-    return occl_detail_set(&query->detail, OCCL_E_UNSUPPORTED, 0,
-                           "verb '%s' is unknown to this daemon", verb ? verb : "");
+static const struct occl_admin_verb *find_verb(const char *name) {
+    for (size_t i = 0; i < sizeof plain_verbs / sizeof *plain_verbs; i++)
+        if (strcmp(plain_verbs[i].name, name) == 0)
+            return &plain_verbs[i];
+    for (size_t i = 0; i < sizeof walks / sizeof *walks; i++)
+        if (strcmp(walks[i]->name, name) == 0)
+            return walks[i];
+    return NULL;
 }
 
-/* ---- the answer ---- */
-
-static int pack(const char *text, size_t bytes, struct occl_memfd *out_memfd,
-                struct occl_detail *detail) {
-    void *base;
-    int status = occl_memfd_create("occl-answer", bytes, 0, out_memfd, detail);
+int occl_admin_begin(struct occl_admin_request *request) {
+    int status = parse(request);
     if (status != OCCL_OK)
         return status;
-    status = occl_memfd_map(out_memfd->fd, out_memfd->bytes, OCCL_MAP_WRITE, &base, detail);
-    if (status != OCCL_OK) {
-        occl_memfd_close(out_memfd);
-        return status;
-    }
-    memcpy(base, text, bytes);
-    occl_memfd_unmap(base, out_memfd->bytes);
+    const char *verb = occl_admin_text(request, "verb");
+    request->verb = verb ? find_verb(verb) : NULL;
+    if (!request->verb)
+        return occl_detail_set(&request->detail, OCCL_E_UNSUPPORTED, 0,
+                               "verb '%s' is unknown to this daemon", verb ? verb : "");
+    if (request->verb->changes && !request->operator_rights)
+        return refuse_change(request, verb);
+    request->answer = json_object();
+    put_common(request, verb, request->answer);
     return OCCL_OK;
-}
-
-static void send_answer(struct occl_admin_query *query, uint64_t request, const json_t *answer) {
-    struct occl_msg_admin_reply reply;
-    struct occl_memfd memfd = {-1, 0, 0};
-    char *text = json_dumps(answer, JSON_COMPACT);
-    memset(&reply, 0, sizeof reply);
-    occl_msg_init(&reply.h, OCCL_MSG_ADMIN_REPLY, request);
-    if (!text)
-        (void)occl_detail_set(&query->detail, OCCL_E_NO_MEMORY, 0, "no memory for the answer");
-    if (text && pack(text, strlen(text), &memfd, &query->detail) == OCCL_OK) {
-        reply.text_bytes = strlen(text);
-        occl_session_send(query->asker, &reply, sizeof reply, &memfd.fd, 1);
-        occl_memfd_close(&memfd);
-    } else {
-        reply.detail = query->detail;
-        occl_session_send(query->asker, &reply, sizeof reply, NULL, 0);
-    }
-    free(text);
-}
-
-void occl_admin_handle(struct occl_session *session, const struct occl_msg_admin *msg) {
-    struct occl_admin_query query = {
-        .asker = session,
-        .daemon = session->daemon,
-        .operator_rights = occl_identity_is_operator(session),
-    };
-    json_t *answer = json_object();
-    int status = parse(&query, msg->text, sizeof msg->text);
-    if (status == OCCL_OK)
-        status = answer_verb(&query, answer);
-    if (status == OCCL_OK) {
-        send_answer(&query, msg->h.request, answer);
-    } else {
-        struct occl_msg_admin_reply reply;
-        memset(&reply, 0, sizeof reply);
-        occl_msg_init(&reply.h, OCCL_MSG_ADMIN_REPLY, msg->h.request);
-        reply.detail = query.detail;
-        occl_session_send(session, &reply, sizeof reply, NULL, 0);
-    }
-    json_decref(answer);
-    json_decref(query.request);
 }

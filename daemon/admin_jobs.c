@@ -5,35 +5,28 @@
 
 #include "daemon/admin.h"
 
-static const char *process_word(const struct occl_session *session) {
-    bool killed;
-    return session ? occl_identity_state_word(occl_identity_process_state(session, &killed))
-                   : "gone";
+static const char *process_word(const struct occl_admin_request *request,
+                                const struct occl_session *session) {
+    const struct occl_wait_node *node = occl_why_node(&request->view.graph, session);
+    return occl_identity_state_word(!session ? 'G' : node && node->state ? node->state : '?');
 }
 
 /* ---- jobs ---- */
 
-static json_t *processes(const struct occl_job *job) {
-    json_t *list = json_array();
-    const struct occl_session *session;
-    TAILQ_FOREACH(session, &job->sessions, in_list) {
-        json_t *entry = json_object();
-        if (!session->page)
-            continue;
-        occl_admin_put_number(entry, "session_id", session->id >> 16);
-        occl_admin_put_number(entry, "pid", (uint64_t)session->pid);
-        occl_admin_put_number(entry, "own_pid", session->own_pid);
-        occl_admin_put(entry, "rank_hint",
-                       session->rank_hint < 0 ? json_null() : json_integer(session->rank_hint));
-        occl_admin_put_text(entry, "program", session->program);
-        occl_admin_put_number(entry, "uid", session->uid);
-        occl_admin_put_text(entry, "process", process_word(session));
-        occl_admin_put_number(entry, "threads_using", occl_peek32(&session->page->threads_using));
-        occl_admin_put_number(entry, "threads_waiting",
-                              occl_peek32(&session->page->threads_waiting));
-        (void)json_array_append_new(list, entry);
-    }
-    return list;
+static json_t *process_object(const struct occl_admin_request *request,
+                              const struct occl_session *session) {
+    json_t *entry = json_object();
+    occl_admin_put_number(entry, "session_id", session->id >> 16);
+    occl_admin_put_number(entry, "pid", (uint64_t)session->pid);
+    occl_admin_put_number(entry, "own_pid", session->own_pid);
+    occl_admin_put(entry, "rank_hint",
+                   session->rank_hint < 0 ? json_null() : json_integer(session->rank_hint));
+    occl_admin_put_text(entry, "program", session->program);
+    occl_admin_put_number(entry, "uid", session->uid);
+    occl_admin_put_text(entry, "process", process_word(request, session));
+    occl_admin_put_number(entry, "threads_using", occl_peek32(&session->page->threads_using));
+    occl_admin_put_number(entry, "threads_waiting", occl_peek32(&session->page->threads_waiting));
+    return entry;
 }
 
 static json_t *origins(const struct occl_job *job) {
@@ -44,19 +37,11 @@ static json_t *origins(const struct occl_job *job) {
     return object;
 }
 
-bool occl_admin_in_cycle(const struct occl_wait_graph *graph, const struct occl_job *job) {
-    for (uint32_t i = 0; i < graph->count; i++)
-        if (graph->nodes[i].definite && graph->nodes[i].session->job == job)
-            return true;
-    return false;
-}
-
-static json_t *job_object(const struct occl_admin_query *query, struct occl_job *job,
-                          const struct occl_wait_graph *graph) {
+static json_t *job_object(const struct occl_admin_request *request) {
+    struct occl_job *job = request->view.job;
     struct occl_job_totals totals;
     json_t *object = json_object();
-    occl_totals_job(job, graph->list, &totals);
-    totals.cycle = occl_admin_in_cycle(graph, job);
+    occl_totals_view(&request->view, &totals);
     occl_admin_put_text(object, "job", job->name);
     occl_admin_put_number(object, "job_id", job->id);
     occl_admin_put_text(object, "tenant", job->tenant->text);
@@ -77,32 +62,42 @@ static json_t *job_object(const struct occl_admin_query *query, struct occl_job 
     occl_admin_put_number(object, "deaths_total", job->deaths_total);
     occl_admin_put_number(object, "ops_waiting", totals.ops_waiting);
     occl_admin_put_number(object, "oldest_op_age_ns", totals.oldest_age_ns);
-    occl_admin_put_number(object, "age_ns", occl_admin_age(query->daemon, job->born_ns));
-    occl_admin_put(object, "processes", processes(job));
+    occl_admin_put_number(object, "age_ns", occl_admin_age(request->daemon, job->born_ns));
     return object;
 }
 
-int occl_admin_jobs(struct occl_admin_query *query, json_t *answer) {
-    struct occl_op_list list;
-    struct occl_wait_graph graph;
-    struct occl_tenant *tenant;
-    struct occl_tenant *next;
-    struct occl_job *job;
-    json_t *jobs = json_array();
-    occl_totals_scan(query->daemon, &list);
-    if (occl_why_graph_build(query->daemon, &list, &graph) != OCCL_OK)
-        graph = (struct occl_wait_graph){&list, 0, NULL, 0};
-    HASH_ITER (in_daemon, query->daemon->tenants, tenant, next) {
-        TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
-            if (occl_admin_sees(query, job))
-                (void)json_array_append_new(jobs, job_object(query, job, &graph));
+/* The job, then its processes one by one, then the brackets behind them. */
+static bool jobs_item(struct occl_admin_request *request) {
+    const struct occl_session *session = request->session;
+    if (request->stage == 0) {
+        if (!occl_admin_room(request, OCCL_ADMIN_LIST_MAIN)) {
+            request->cut[OCCL_ADMIN_CUT_JOBS]++;
+            return false;
         }
+        occl_admin_open(request, OCCL_ADMIN_LIST_MAIN, job_object(request), "processes");
+        request->session = TAILQ_FIRST(&request->view.job->sessions);
+        request->stage = 1;
+        return true;
     }
-    occl_why_graph_free(&graph);
-    occl_opview_free(&list);
-    occl_admin_put(answer, "jobs", jobs);
-    return OCCL_OK;
+    if (!session) {
+        occl_admin_close(request, OCCL_ADMIN_LIST_MAIN);
+        return false;
+    }
+    request->session = TAILQ_NEXT(session, in_list);
+    if (session->page && occl_admin_room(request, OCCL_ADMIN_LIST_MAIN))
+        occl_admin_element(request, OCCL_ADMIN_LIST_MAIN, process_object(request, session));
+    else if (session->page)
+        request->cut[OCCL_ADMIN_CUT_PROCESSES]++;
+    return true;
 }
+
+const struct occl_admin_verb occl_admin_verb_jobs = {
+    .name = "jobs",
+    .wants =
+        OCCL_VIEW_WANT_OPS | OCCL_VIEW_WANT_NOTES | OCCL_VIEW_WANT_STATES | OCCL_VIEW_WANT_GRAPH,
+    .lists = {[OCCL_ADMIN_LIST_MAIN] = "jobs", [OCCL_ADMIN_LIST_CUT] = "cut"},
+    .item = jobs_item,
+};
 
 /* ---- comms ---- */
 
@@ -116,7 +111,7 @@ json_t *occl_admin_last_op(const struct occl_note_view *note) {
     return object;
 }
 
-static json_t *member_object(const struct occl_admin_query *query, const struct occl_comm *comm,
+static json_t *member_object(const struct occl_admin_request *request, const struct occl_comm *comm,
                              uint32_t rank) {
     static const char *const states[] = {"live", "left", "gone"};
     const struct occl_seat *seat = &comm->seats[rank];
@@ -132,11 +127,11 @@ static json_t *member_object(const struct occl_admin_query *query, const struct 
                    seat->who.rank_hint < 0 ? json_null() : json_integer(seat->who.rank_hint));
     occl_admin_put_text(object, "state", states[seat->state]);
     occl_admin_put_text(object, "cause", seat->cause);
-    occl_admin_put_text(object, "process", process_word(seat->session));
+    occl_admin_put_text(object, "process", process_word(request, seat->session));
     occl_admin_put(object, "last_op", occl_admin_last_op(&note));
     occl_admin_put(object, "last_activity_age_ns",
                    note.last_ns
-                       ? json_integer((json_int_t)occl_admin_age(query->daemon, note.last_ns))
+                       ? json_integer((json_int_t)occl_admin_age(request->daemon, note.last_ns))
                        : json_null());
     occl_admin_put_number(object, "ops_total", note.ops_done);
     occl_admin_put_number(object, "bytes_total", note.bytes_done);
@@ -145,18 +140,15 @@ static json_t *member_object(const struct occl_admin_query *query, const struct 
     return object;
 }
 
-static json_t *comm_object(const struct occl_admin_query *query, const struct occl_comm *comm,
-                           const struct occl_op_list *list) {
+static json_t *comm_object(const struct occl_admin_request *request, const struct occl_comm *comm) {
     static const char *const states[] = {"live", "failed", "revoked", "aborted", "destroyed"};
     json_t *object = json_object();
     json_t *members = json_array();
     struct stat st = {0};
-    uint64_t waiting = 0;
-    for (uint32_t i = 0; i < list->count; i++)
-        waiting += list->ops[i].comm == comm;
+    uint64_t waiting = request->view.comm_ops[comm->place];
     for (uint32_t rank = 0; rank < comm->ranks; rank++)
-        if (query->rank < 0 || query->rank == rank)
-            (void)json_array_append_new(members, member_object(query, comm, rank));
+        if (request->rank < 0 || request->rank == rank)
+            (void)json_array_append_new(members, member_object(request, comm, rank));
     (void)fstat(comm->memfd.fd, &st);
     occl_admin_put_text(object, "comm", comm->name);
     occl_admin_put_number(object, "comm_uid", comm->uid);
@@ -172,38 +164,47 @@ static json_t *comm_object(const struct occl_admin_query *query, const struct oc
     occl_admin_put_text(object, "class_origin", comm->priority_set ? "api" : "job");
     occl_admin_put_number(object, "default_deadline_ns",
                           comm->default_deadline_ns ? comm->default_deadline_ns
-                                                    : query->daemon->config.default_timeout_ns);
+                                                    : request->daemon->config.default_timeout_ns);
     occl_admin_put_text(object, "default_deadline_origin",
                         comm->default_deadline_ns ? "api" : "default");
     occl_admin_put_number(object, "page_bytes", comm->records.page_bytes);
     occl_admin_put_number(object, "resident_bytes", (uint64_t)st.st_blocks * 512);
     occl_admin_put_number(object, "ops_waiting", waiting);
-    occl_admin_put_number(object, "age_ns", occl_admin_age(query->daemon, comm->born_ns));
+    occl_admin_put_number(object, "age_ns", occl_admin_age(request->daemon, comm->born_ns));
     occl_admin_put(object, "members", members);
     return object;
 }
 
-int occl_admin_comms(struct occl_admin_query *query, json_t *answer) {
-    struct occl_op_list list;
-    struct occl_comm *comm;
-    struct occl_comm *next;
-    json_t *comms = json_array();
-    occl_totals_scan(query->daemon, &list);
-    HASH_ITER (in_daemon, query->daemon->comms, comm, next) {
-        if (occl_admin_wants_comm(query, comm))
-            (void)json_array_append_new(comms, comm_object(query, comm, &list));
-    }
-    occl_opview_free(&list);
-    occl_admin_put(answer, "comms", comms);
-    return OCCL_OK;
+static bool comms_item(struct occl_admin_request *request) {
+    const struct occl_comm *comm = request->stage ? TAILQ_NEXT(request->at_comm, in_job)
+                                                  : TAILQ_FIRST(&request->view.job->comms);
+    if (!comm)
+        return false;
+    request->stage = 1;
+    request->at_comm = comm;
+    if (!occl_admin_wants_comm(request, comm))
+        return true;
+    if (occl_admin_room(request, OCCL_ADMIN_LIST_MAIN))
+        occl_admin_add(request, OCCL_ADMIN_LIST_MAIN, comm_object(request, comm));
+    else
+        request->cut[OCCL_ADMIN_CUT_COMMS]++;
+    return true;
 }
+
+const struct occl_admin_verb occl_admin_verb_comms = {
+    .name = "comms",
+    .only_comms = true,
+    .wants = OCCL_VIEW_WANT_OPS | OCCL_VIEW_WANT_STATES,
+    .lists = {[OCCL_ADMIN_LIST_MAIN] = "comms", [OCCL_ADMIN_LIST_CUT] = "cut"},
+    .item = comms_item,
+};
 
 /* ---- usage ---- */
 
-static json_t *job_usage(struct occl_job *job, const struct occl_op_list *list) {
+static json_t *job_usage(struct occl_job *job) {
     struct occl_job_totals totals;
     json_t *object = json_object();
-    occl_totals_job(job, list, &totals);
+    occl_totals_job(job, &totals);
     occl_admin_put_text(object, "job", job->name);
     occl_admin_put_number(object, "job_id", job->id);
     occl_admin_put_number(object, "lane_cpu_ns", totals.engine.lane_cpu_ns);
@@ -218,15 +219,9 @@ static json_t *job_usage(struct occl_job *job, const struct occl_op_list *list) 
     return object;
 }
 
-static json_t *tenant_usage(const struct occl_admin_query *query, struct occl_tenant *tenant,
-                            const struct occl_op_list *list) {
+static json_t *tenant_usage(const struct occl_tenant *tenant) {
     json_t *object = json_object();
     json_t *quota = json_object();
-    json_t *jobs = json_array();
-    struct occl_job *job;
-    TAILQ_FOREACH(job, &tenant->jobs, in_tenant)
-    if (occl_admin_sees(query, job))
-        (void)json_array_append_new(jobs, job_usage(job, list));
     occl_admin_put_number(quota, "sessions", tenant->quota_sessions);
     occl_admin_put_number(quota, "comms", tenant->quota_communicators);
     occl_admin_put_number(quota, "ops", tenant->quota_ops);
@@ -242,25 +237,37 @@ static json_t *tenant_usage(const struct occl_admin_query *query, struct occl_te
     occl_admin_put_number(object, "registered_bytes", tenant->charge.used_bytes);
     occl_admin_put_number(object, "registered_peak_bytes", tenant->charge.peak_bytes);
     occl_admin_put(object, "quota", quota);
-    occl_admin_put(object, "jobs", jobs);
     return object;
 }
 
-int occl_admin_usage(struct occl_admin_query *query, json_t *answer) {
-    struct occl_op_list list;
-    struct occl_tenant *tenant;
-    struct occl_tenant *next;
-    json_t *tenants = json_array();
-    occl_totals_scan(query->daemon, &list);
-    HASH_ITER (in_daemon, query->daemon->tenants, tenant, next) {
-        const struct occl_job *first = TAILQ_FIRST(&tenant->jobs);
-        bool visible = false;
-        for (const struct occl_job *job = first; job; job = TAILQ_NEXT(job, in_tenant))
-            visible = visible || occl_admin_sees(query, job);
-        if (visible)
-            (void)json_array_append_new(tenants, tenant_usage(query, tenant, &list));
+/* One item a job, inside its tenant; tenants come one after the other. */
+static bool usage_item(struct occl_admin_request *request) {
+    struct occl_job *job = request->view.job;
+    if (request->at++)
+        return false;
+    if (!occl_admin_room(request, OCCL_ADMIN_LIST_MAIN)) {
+        request->cut[OCCL_ADMIN_CUT_JOBS]++;
+        return false;
     }
-    occl_opview_free(&list);
-    occl_admin_put(answer, "tenants", tenants);
-    return OCCL_OK;
+    if (request->open_tenant != job->tenant->id) {
+        if (request->open_tenant)
+            occl_admin_close(request, OCCL_ADMIN_LIST_MAIN);
+        occl_admin_open(request, OCCL_ADMIN_LIST_MAIN, tenant_usage(job->tenant), "jobs");
+        request->open_tenant = job->tenant->id;
+    }
+    occl_admin_element(request, OCCL_ADMIN_LIST_MAIN, job_usage(job));
+    return true;
 }
+
+static void usage_finish(struct occl_admin_request *request) {
+    if (request->open_tenant)
+        occl_admin_close(request, OCCL_ADMIN_LIST_MAIN);
+}
+
+const struct occl_admin_verb occl_admin_verb_usage = {
+    .name = "usage",
+    .wants = OCCL_VIEW_WANT_NOTES,
+    .lists = {[OCCL_ADMIN_LIST_MAIN] = "tenants", [OCCL_ADMIN_LIST_CUT] = "cut"},
+    .item = usage_item,
+    .finish = usage_finish,
+};

@@ -42,12 +42,12 @@ static void step_text(const struct occl_op_view *op, char *out_text, uint32_t by
         (void)snprintf(out_text, bytes, "strands %u done, %u taken", op->strands_done, op->strands);
 }
 
-json_t *occl_admin_op(const struct occl_admin_query *query, const struct occl_op_view *op) {
+json_t *occl_admin_op(const struct occl_admin_request *request, const struct occl_op_view *op) {
     const struct occl_signature *sig = &op->signature;
     char step[64];
     uint64_t bytes = 0;
     json_t *object = json_object();
-    uint64_t age = occl_admin_age(query->daemon, op->since_ns);
+    uint64_t age = occl_admin_age(request->daemon, op->since_ns);
     if (__builtin_mul_overflow(sig->count, (uint64_t)occl_dtype_bytes(sig->dtype), &bytes))
         bytes = INT64_MAX;
     step_text(op, step, sizeof step);
@@ -69,7 +69,7 @@ json_t *occl_admin_op(const struct occl_admin_query *query, const struct occl_op
     occl_admin_put_text(object, "path", op->in_record ? "record" : "daemon");
     put_masks(object, op);
     occl_admin_put_number(object, "age_ns", age);
-    occl_admin_put_number(object, "since_ns", occl_clock_wall_ns(query->daemon->clock) - age);
+    occl_admin_put_number(object, "since_ns", occl_clock_wall_ns(request->daemon->clock) - age);
     occl_admin_put_number(object, "preemptions", op->preemptions);
     occl_admin_put_number(object, "attempts", op->attempts);
     occl_admin_put_number(object, "strands", op->strands);
@@ -78,22 +78,29 @@ json_t *occl_admin_op(const struct occl_admin_query *query, const struct occl_op
     return object;
 }
 
-int occl_admin_ops(struct occl_admin_query *query, json_t *answer) {
-    struct occl_op_list list;
-    json_t *ops = json_array();
-    occl_totals_scan(query->daemon, &list);
-    bool truncated = list.truncated;
-    for (uint32_t i = 0; i < list.count; i++) {
-        if (!occl_admin_wants_op(query, &list.ops[i]))
-            continue;
-        if (json_array_size(ops) == OCCL_ADMIN_OPS_MAX) {
-            truncated = true;
-            break;
-        }
-        (void)json_array_append_new(ops, occl_admin_op(query, &list.ops[i]));
-    }
-    occl_opview_free(&list);
-    occl_admin_put(answer, "ops", ops);
-    occl_admin_put_bool(answer, "truncated", truncated);
-    return OCCL_OK;
+static bool ops_item(struct occl_admin_request *request) {
+    const struct occl_op_list *list = &request->view.list;
+    if (request->at == list->count)
+        return false;
+    const struct occl_op_view *op = &list->ops[request->at++];
+    if (!occl_admin_wants_op(request, op))
+        return true;
+    if (occl_admin_room(request, OCCL_ADMIN_LIST_MAIN))
+        occl_admin_add(request, OCCL_ADMIN_LIST_MAIN, occl_admin_op(request, op));
+    else
+        request->cut[OCCL_ADMIN_CUT_OPS]++;
+    return true;
 }
+
+static void ops_finish(struct occl_admin_request *request) {
+    occl_admin_put_bool(request->answer, "truncated", request->cut_total > 0);
+}
+
+const struct occl_admin_verb occl_admin_verb_ops = {
+    .name = "ops",
+    .only_comms = true,
+    .wants = OCCL_VIEW_WANT_OPS,
+    .lists = {[OCCL_ADMIN_LIST_MAIN] = "ops", [OCCL_ADMIN_LIST_CUT] = "cut"},
+    .item = ops_item,
+    .finish = ops_finish,
+};

@@ -9,14 +9,14 @@
 #include "daemon/settings.h"
 
 struct change {
-    struct occl_admin_query *query;
+    struct occl_admin_request *request;
     const char *kind, *name, *key, *value;
     /* Both as they would stand in a file: what was said as "2" is told as "high". */
     char from[OCCL_CONFIG_TEXT_BYTES], to[OCCL_CONFIG_TEXT_BYTES];
 };
 
 static int bad_value(struct change *change, const char *expected) {
-    return occl_detail_set(&change->query->detail, OCCL_E_INVALID, 0,
+    return occl_detail_set(&change->request->detail, OCCL_E_INVALID, 0,
                            "set %s %s %s: expected %s, found '%s'", change->kind, change->name,
                            change->key, expected, change->value);
 }
@@ -33,7 +33,7 @@ static int unknown_key(struct change *change) {
             snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", settings[i].name);
         used += wrote > 0 ? (size_t)wrote : 0;
     }
-    return occl_detail_set(&change->query->detail, OCCL_E_NOT_FOUND, 0,
+    return occl_detail_set(&change->request->detail, OCCL_E_NOT_FOUND, 0,
                            "set %s: unknown key '%s', expected one of %s", change->kind,
                            change->key, names);
 }
@@ -63,7 +63,7 @@ static struct occl_job *find_job(struct change *change) {
     struct occl_job *job;
     struct occl_job *found = NULL;
     uint32_t count = 0;
-    HASH_ITER (in_daemon, change->query->daemon->tenants, tenant, next) {
+    HASH_ITER (in_daemon, change->request->daemon->tenants, tenant, next) {
         TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
             char full[OCCL_TENANT_TEXT_BYTES + OCCL_NAME_BYTES + 2];
             (void)snprintf(full, sizeof full, "%s/%s", tenant->text, job->name);
@@ -76,12 +76,12 @@ static struct occl_job *find_job(struct change *change) {
         }
     }
     if (count == 0) {
-        (void)occl_detail_set(&change->query->detail, OCCL_E_NOT_FOUND, 0,
+        (void)occl_detail_set(&change->request->detail, OCCL_E_NOT_FOUND, 0,
                               "set job: no job is named %s", change->name);
         return NULL;
     }
     if (count > 1) {
-        (void)occl_detail_set(&change->query->detail, OCCL_E_NOT_FOUND, 0,
+        (void)occl_detail_set(&change->request->detail, OCCL_E_NOT_FOUND, 0,
                               "set job: %u jobs are named %s; use TENANT/%s", count, change->name,
                               change->name);
         return NULL;
@@ -132,10 +132,10 @@ static int set_tenant(struct change *change) {
     const struct occl_setting *setting = occl_setting_find("tenant", change->key);
     uint64_t number = 0;
     int status;
-    HASH_FIND(in_daemon, change->query->daemon->tenants, change->name, strlen(change->name),
+    HASH_FIND(in_daemon, change->request->daemon->tenants, change->name, strlen(change->name),
               tenant);
     if (!tenant)
-        return occl_detail_set(&change->query->detail, OCCL_E_NOT_FOUND, 0,
+        return occl_detail_set(&change->request->detail, OCCL_E_NOT_FOUND, 0,
                                "set tenant: there is no tenant %s", change->name);
     if (!setting)
         return unknown_key(change);
@@ -159,7 +159,7 @@ static int set_tenant(struct change *change) {
     if (status != OCCL_OK)
         return status;
     if (table[i].place == &tenant->charge.limit_bytes &&
-        number > change->query->daemon->charge.limit_bytes)
+        number > change->request->daemon->charge.limit_bytes)
         return bad_value(change, "a size of at most registered_max");
     *table[i].place = number;
     if (table[i].place == &tenant->weight)
@@ -173,8 +173,8 @@ static int set_tenant(struct change *change) {
 /* ---- the daemon's own settings ---- */
 
 static int set_daemon(struct change *change) {
-    struct occl_daemon *daemon = change->query->daemon;
-    struct occl_detail *detail = &change->query->detail;
+    struct occl_daemon *daemon = change->request->daemon;
+    struct occl_detail *detail = &change->request->detail;
     struct occl_config *fresh;
     enum occl_log_level level;
     uint32_t count;
@@ -212,17 +212,17 @@ static int set_daemon(struct change *change) {
     return status;
 }
 
-int occl_admin_set(struct occl_admin_query *query, json_t *answer) {
+int occl_admin_set(struct occl_admin_request *request) {
     struct change change = {
-        .query = query,
-        .kind = occl_admin_text(query, "kind"),
-        .name = occl_admin_text(query, "name"),
-        .key = occl_admin_text(query, "key"),
-        .value = occl_admin_text(query, "value"),
+        .request = request,
+        .kind = occl_admin_text(request, "kind"),
+        .name = occl_admin_text(request, "name"),
+        .key = occl_admin_text(request, "key"),
+        .value = occl_admin_text(request, "value"),
     };
     int status;
     if (!change.kind || !change.name || !change.key || !change.value)
-        return occl_detail_set(&query->detail, OCCL_E_INVALID, 0,
+        return occl_detail_set(&request->detail, OCCL_E_INVALID, 0,
                                "set: expected the texts kind, name, key and value");
     if (strcmp(change.kind, "job") == 0)
         status = set_job(&change);
@@ -231,12 +231,12 @@ int occl_admin_set(struct occl_admin_query *query, json_t *answer) {
     else if (strcmp(change.kind, "daemon") == 0)
         status = set_daemon(&change);
     else
-        return occl_detail_set(&query->detail, OCCL_E_INVALID, 0,
+        return occl_detail_set(&request->detail, OCCL_E_INVALID, 0,
                                "set: expected job, tenant or daemon, found '%s'", change.kind);
     if (status != OCCL_OK)
         return status;
-    OCCL_LOG_INFO(query->daemon->log, "admin", "uid %u process %d set %s %s %s from %s to %s",
-                  (unsigned)query->asker->uid, (int)query->asker->pid, change.kind, change.name,
+    OCCL_LOG_INFO(request->daemon->log, "admin", "uid %u process %d set %s %s %s from %s to %s",
+                  (unsigned)request->asker->uid, (int)request->asker->pid, change.kind, change.name,
                   change.key, change.from, change.to);
     json_t *changed = json_object();
     occl_admin_put_text(changed, "kind", change.kind);
@@ -244,6 +244,6 @@ int occl_admin_set(struct occl_admin_query *query, json_t *answer) {
     occl_admin_put_text(changed, "key", change.key);
     occl_admin_put_text(changed, "from", change.from);
     occl_admin_put_text(changed, "to", change.to);
-    occl_admin_put(answer, "changed", changed);
+    occl_admin_put(request->answer, "changed", changed);
     return OCCL_OK;
 }

@@ -7,14 +7,13 @@
 
 #include "daemon/admin.h"
 
-int occl_admin_ping(struct occl_admin_query *query, json_t *answer) {
-    (void)query;
-    (void)answer;
+int occl_admin_ping(struct occl_admin_request *request) {
+    (void)request;
     return OCCL_OK;
 }
 
-int occl_admin_version(struct occl_admin_query *query, json_t *answer) {
-    (void)query;
+int occl_admin_version(struct occl_admin_request *request) {
+    json_t *answer = request->answer;
     occl_admin_put_text(answer, "version", OCCL_DAEMON_VERSION);
     occl_admin_put_number(answer, "abi_version", OCCL_ABI_VERSION);
     occl_admin_put_number(answer, "abi_version_min", OCCL_ABI_VERSION_MIN);
@@ -55,46 +54,43 @@ static void put_counters(const struct occl_daemon *daemon, json_t *answer) {
                           daemon->log ? occl_peek64(&daemon->log->suppressed_total) : 0);
 }
 
-struct sums {
-    uint64_t comms, regions, ops_waiting, oldest_age_ns;
-    json_t *problems;
-};
-
-static void add_problem(struct sums *sums, const struct occl_job *job, const char *state) {
+static void add_problem(struct occl_admin_request *request, const struct occl_job *job,
+                        const char *state) {
     char text[OCCL_TENANT_TEXT_BYTES + OCCL_NAME_BYTES + 64];
     if (strcmp(state, "stuck") != 0 && strcmp(state, "failed") != 0 && strcmp(state, "dead") != 0 &&
         strcmp(state, "slow") != 0)
         return;
     (void)snprintf(text, sizeof text, "job %s of tenant %s is %s", job->name, job->tenant->text,
                    state);
-    (void)json_array_append_new(sums->problems, json_string(text));
+    if (occl_admin_room(request, OCCL_ADMIN_LIST_MAIN))
+        occl_admin_add(request, OCCL_ADMIN_LIST_MAIN, json_string(text));
+    else
+        request->cut[OCCL_ADMIN_CUT_JOBS]++;
 }
 
-static void sum_jobs(struct occl_admin_query *query, struct sums *sums) {
-    struct occl_op_list list;
-    struct occl_wait_graph graph;
-    struct occl_tenant *tenant;
-    struct occl_tenant *next;
-    struct occl_job *job;
-    occl_totals_scan(query->daemon, &list);
-    if (occl_why_graph_build(query->daemon, &list, &graph) != OCCL_OK)
-        graph = (struct occl_wait_graph){&list, 0, NULL, 0};
-    HASH_ITER (in_daemon, query->daemon->tenants, tenant, next) {
-        TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
-            struct occl_job_totals totals;
-            occl_totals_job(job, &list, &totals);
-            totals.cycle = occl_admin_in_cycle(&graph, job);
-            sums->comms += job->comm_count;
-            sums->regions += HASH_CNT(in_job, job->regions);
-            sums->ops_waiting += totals.ops_waiting;
-            if (totals.oldest_age_ns > sums->oldest_age_ns)
-                sums->oldest_age_ns = totals.oldest_age_ns;
-            if (occl_admin_sees(query, job))
-                add_problem(sums, job, occl_totals_state(job, &totals));
-        }
+/* One item a job: its part of the sums, and a sentence if it has a problem. */
+static bool status_item(struct occl_admin_request *request) {
+    struct occl_admin_sums *sums = &request->sums;
+    struct occl_job *job = request->view.job;
+    struct occl_job_totals totals;
+    if (request->at++)
+        return false;
+    occl_totals_view(&request->view, &totals);
+    if (request->open_tenant != job->tenant->id) {
+        request->open_tenant = job->tenant->id;
+        sums->tenants++;
+        sums->registered_bytes += job->tenant->charge.used_bytes;
     }
-    occl_why_graph_free(&graph);
-    occl_opview_free(&list);
+    sums->jobs++;
+    sums->sessions += job->session_count;
+    sums->comms += job->comm_count;
+    sums->regions += HASH_CNT(in_job, job->regions);
+    sums->ops_waiting += totals.ops_waiting;
+    if (totals.oldest_age_ns > sums->oldest_age_ns)
+        sums->oldest_age_ns = totals.oldest_age_ns;
+    if (occl_admin_sees(request, job))
+        add_problem(request, job, occl_totals_state(job, &totals));
+    return true;
 }
 
 static void put_placement(const struct occl_daemon *daemon, json_t *answer) {
@@ -110,35 +106,57 @@ static void put_placement(const struct occl_daemon *daemon, json_t *answer) {
     occl_admin_put_bool(answer, "private", daemon->private_mode);
 }
 
-int occl_admin_status(struct occl_admin_query *query, json_t *answer) {
-    struct occl_daemon *daemon = query->daemon;
-    struct sums sums = {0, 0, 0, 0, json_array()};
-    sum_jobs(query, &sums);
+/* Of the whole node for operators, else of what the asker may see. */
+static void put_sums(const struct occl_admin_request *request) {
+    const struct occl_daemon *daemon = request->daemon;
+    const struct occl_admin_sums *sums = &request->sums;
+    bool all = request->operator_rights;
+    json_t *answer = request->answer;
+    occl_admin_put_number(answer, "sessions", all ? daemon->rank_sessions : sums->sessions);
+    occl_admin_put_number(answer, "tenants", all ? daemon->tenant_count : sums->tenants);
+    occl_admin_put_number(answer, "jobs", all ? daemon->job_count : sums->jobs);
+    occl_admin_put_number(answer, "comms", sums->comms);
+    occl_admin_put_number(answer, "regions", sums->regions);
+    occl_admin_put_number(answer, "strays", all ? daemon->stray_count : 0);
+    occl_admin_put_number(answer, "ops_waiting", sums->ops_waiting);
+    occl_admin_put_number(answer, "oldest_op_age_ns", sums->oldest_age_ns);
+    occl_admin_put_number(answer, "registered_bytes",
+                          all ? daemon->charge.used_bytes : sums->registered_bytes);
+}
+
+static void status_finish(struct occl_admin_request *request) {
+    struct occl_daemon *daemon = request->daemon;
+    json_t *answer = request->answer;
+    bool host_paths = request->operator_rights || request->asker->listener->index == 0;
     occl_admin_put_text(answer, "state", daemon->draining ? "draining" : "live");
     occl_admin_put_number(answer, "uptime_ns", occl_admin_age(daemon, daemon->started_ns));
-    occl_admin_put_text(answer, "socket", daemon->listeners[0].path);
+    occl_admin_put_text(answer, "socket", host_paths ? daemon->listeners[0].path : "");
     put_placement(daemon, answer);
-    occl_admin_put_number(answer, "sessions", daemon->rank_sessions);
-    occl_admin_put_number(answer, "tenants", daemon->tenant_count);
-    occl_admin_put_number(answer, "jobs", daemon->job_count);
-    occl_admin_put_number(answer, "comms", sums.comms);
-    occl_admin_put_number(answer, "regions", sums.regions);
-    occl_admin_put_number(answer, "strays", daemon->stray_count);
-    occl_admin_put_number(answer, "ops_waiting", sums.ops_waiting);
-    occl_admin_put_number(answer, "oldest_op_age_ns", sums.oldest_age_ns);
-    occl_admin_put_number(answer, "registered_bytes", daemon->charge.used_bytes);
+    put_sums(request);
     occl_admin_put_number(answer, "registered_max_bytes", daemon->charge.limit_bytes);
     occl_admin_put_number(answer, "memory_limit_bytes", daemon->config.memory_limit_bytes);
     put_counters(daemon, answer);
     occl_admin_put(answer, "engine", engine_counters(daemon));
-    occl_admin_put(answer, "problems", sums.problems);
-    return OCCL_OK;
 }
+
+const struct occl_admin_verb occl_admin_verb_status = {
+    .name = "status",
+    .all_jobs = true,
+    .wants = OCCL_VIEW_WANT_OPS | OCCL_VIEW_WANT_NOTES | OCCL_VIEW_WANT_GRAPH,
+    .lists = {[OCCL_ADMIN_LIST_MAIN] = "problems", [OCCL_ADMIN_LIST_CUT] = "cut"},
+    .item = status_item,
+    .finish = status_finish,
+};
 
 /* ---- config ---- */
 
-int occl_admin_config(struct occl_admin_query *query, json_t *answer) {
-    const struct occl_daemon *daemon = query->daemon;
+/* Paths of the host and what stands in its files are the operators' business. */
+static bool is_private(const struct occl_config_key *key) {
+    return strcmp(key->name, "socket") == 0 || strcmp(key->name, "metrics_file") == 0;
+}
+
+int occl_admin_config(struct occl_admin_request *request) {
+    const struct occl_daemon *daemon = request->daemon;
     json_t *list = json_array();
     uint32_t count;
     const struct occl_config_key *keys = occl_config_keys(&count);
@@ -146,9 +164,12 @@ int occl_admin_config(struct occl_admin_query *query, json_t *answer) {
         char value[OCCL_CONFIG_TEXT_BYTES], range[OCCL_CONFIG_RANGE_BYTES];
         json_t *entry = json_object();
         occl_config_print(&keys[i], &daemon->config, value, sizeof value);
+        if (is_private(&keys[i]) && !request->operator_rights)
+            value[0] = '\0';
         occl_admin_put_text(entry, "name", keys[i].name);
         occl_admin_put_text(entry, "value", value);
-        occl_admin_put_text(entry, "origin", daemon->origins.text[i]);
+        occl_admin_put_text(entry, "origin",
+                            request->operator_rights ? daemon->origins.text[i] : "");
         occl_admin_put_bool(entry, "reloadable", keys[i].reloadable);
         occl_config_range_text(keys[i].type, keys[i].min, keys[i].max, keys[i].choices, range,
                                sizeof range);
@@ -156,7 +177,7 @@ int occl_admin_config(struct occl_admin_query *query, json_t *answer) {
         occl_admin_put_text(entry, "help", keys[i].help);
         (void)json_array_append_new(list, entry);
     }
-    occl_admin_put(answer, "config", list);
+    occl_admin_put(request->answer, "config", list);
     return OCCL_OK;
 }
 
@@ -171,8 +192,8 @@ static void add_fact(json_t *list, const char *name, const char *value, bool ok,
     (void)json_array_append_new(list, fact);
 }
 
-int occl_admin_doctor(struct occl_admin_query *query, json_t *answer) {
-    const struct occl_daemon *daemon = query->daemon;
+int occl_admin_doctor(struct occl_admin_request *request) {
+    const struct occl_daemon *daemon = request->daemon;
     json_t *facts = json_array();
     struct rlimit limit = {0, 0};
     char text[128];
@@ -196,8 +217,8 @@ int occl_admin_doctor(struct occl_admin_query *query, json_t *answer) {
     add_fact(facts, "clock of timestamps",
              daemon->clock->ticks_source == OCCL_TICKS_TSC ? "processor counter" : "monotonic",
              true, "");
-    add_fact(facts, "metrics file",
-             daemon->config.metrics_file[0] ? daemon->config.metrics_file : "off", true, "");
-    occl_admin_put(answer, "facts", facts);
+    const char *file = request->operator_rights ? daemon->config.metrics_file : "on";
+    add_fact(facts, "metrics file", daemon->config.metrics_file[0] ? file : "off", true, "");
+    occl_admin_put(request->answer, "facts", facts);
     return OCCL_OK;
 }

@@ -1,52 +1,71 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verb `why`: waits, cycles, failures, and those at the end of the chains. */
+/* The verb `why`: waits, cycles, communicators being formed, failures, and those at the end of the
+ * chains. The items of a job come in this order (struct stage); each is small, and culprits are
+ * found whether or not there is room to list the wait that they hold up. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/admin.h"
-#include "daemon/rendezvous.h"
 
 /* Waits shorter than this are ordinary and no problem. */
 #define PROBLEM_WAIT_NS 250000000ull
 #define FAILURE_SHOWN_NS 600000000000ull
 
-struct answer {
-    struct occl_admin_query *query;
-    struct occl_op_list list;
-    struct occl_wait_graph graph;
-    json_t *waits, *forming, *cycles, *failures, *culprits;
-    bool problem;
-};
+/* Waits listed of one late rank: the first ones tell enough. */
+#define WAITS_IN_MAX 8
+
+enum stage { STAGE_WAITS, STAGE_CYCLES, STAGE_FORMING, STAGE_FAILURES };
 
 /* ---- culprits: each process once with each verdict ---- */
 
-static bool named_already(const json_t *culprits, uint64_t session_id, const char *verdict) {
-    for (size_t i = 0; i < json_array_size(culprits); i++) {
-        const json_t *other = json_array_get(culprits, i);
-        const char *word = json_string_value(json_object_get(other, "verdict"));
-        if (json_integer_value(json_object_get(other, "session_id")) == (json_int_t)session_id &&
-            word && strcmp(word, verdict) == 0)
-            return true;
-    }
-    return false;
+static uint32_t verdict_bit(const char *verdict) {
+    static const char *const words[] = {"late",    "stopped", "unkillable", "dead",    "left",
+                                        "waiting", "cycle",   "absent",     "revoked", "aborted"};
+    for (uint32_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i], verdict) == 0)
+            return 1u << i;
+    return 0;
 }
 
 struct culprit {
-    const struct occl_job *job;
+    struct occl_wait_node *node; /* NULL: it is gone, or has not attached */
     const char *comm, *host, *verdict, *text;
     uint64_t comm_uid, pid, age_ns;
     uint64_t session_id; /* 0: it has not attached */
     uint32_t rank;
 };
 
-static void add_culprit(struct answer *answer, const struct culprit *culprit) {
-    json_t *object;
-    if (culprit->session_id &&
-        named_already(answer->culprits, culprit->session_id, culprit->verdict))
+static bool named_already(struct occl_admin_request *request, const struct culprit *culprit) {
+    struct occl_admin_why *why = &request->why;
+    uint32_t bit = verdict_bit(culprit->verdict);
+    if (culprit->session_id == 0)
+        return false;
+    if (culprit->node) {
+        bool named = culprit->node->blamed & bit;
+        culprit->node->blamed |= bit;
+        return named;
+    }
+    for (uint32_t i = 0; i < why->gone_count; i++)
+        if (why->gone[i].session_id == culprit->session_id &&
+            strcmp(why->gone[i].verdict, culprit->verdict) == 0)
+            return true;
+    if (why->gone_count < OCCL_ADMIN_GONE_MAX) {
+        why->gone[why->gone_count].session_id = culprit->session_id;
+        why->gone[why->gone_count++].verdict = culprit->verdict;
+    }
+    return false;
+}
+
+static void add_culprit(struct occl_admin_request *request, const struct culprit *culprit) {
+    if (named_already(request, culprit))
         return;
-    object = json_object();
-    occl_admin_put_text(object, "job", culprit->job->name);
+    if (!occl_admin_room(request, OCCL_ADMIN_LIST_CULPRITS)) {
+        request->cut[OCCL_ADMIN_CUT_CULPRITS]++;
+        return;
+    }
+    json_t *object = json_object();
+    occl_admin_put_text(object, "job", request->view.job->name);
     occl_admin_put_text(object, "comm", culprit->comm);
     occl_admin_put_number(object, "comm_uid", culprit->comm_uid);
     occl_admin_put_number(object, "rank", culprit->rank);
@@ -55,110 +74,143 @@ static void add_culprit(struct answer *answer, const struct culprit *culprit) {
     occl_admin_put_number(object, "session_id", culprit->session_id);
     occl_admin_put_text(object, "verdict", culprit->verdict);
     occl_admin_put_number(object, "since_ns",
-                          occl_clock_wall_ns(answer->query->daemon->clock) - culprit->age_ns);
+                          occl_clock_wall_ns(request->daemon->clock) - culprit->age_ns);
     occl_admin_put_number(object, "age_ns", culprit->age_ns);
     occl_admin_put_text(object, "text", culprit->text);
-    (void)json_array_append_new(answer->culprits, object);
+    occl_admin_add(request, OCCL_ADMIN_LIST_CULPRITS, object);
 }
 
 /* ---- waits ---- */
 
-static json_t *waits_of(const struct answer *answer, const struct occl_session *session) {
+static json_t *waits_of(const struct occl_wait_graph *graph, const struct occl_wait_node *node) {
     json_t *list = json_array();
-    for (uint32_t i = 0; session && i < answer->list.count; i++) {
-        const struct occl_op_view *op = &answer->list.ops[i];
-        for (uint32_t rank = 0; rank < op->comm->ranks; rank++) {
-            if (op->comm->seats[rank].session != session || !(op->waiting_mask >> rank & 1))
-                continue;
-            json_t *entry = json_object();
-            occl_admin_put_text(entry, "comm", op->comm->name);
-            occl_admin_put_number(entry, "comm_uid", op->comm->uid);
-            occl_admin_put_number(entry, "tag", op->key.tag);
-            occl_admin_put_number(entry, "instance", op->key.instance);
-            occl_admin_put_text(entry, "kind", occl_opview_kind(op->signature.kind));
-            (void)json_array_append_new(list, entry);
-        }
+    for (uint32_t i = 0; node && i < node->waits_count && i < WAITS_IN_MAX; i++) {
+        const struct occl_op_view *op = &graph->list->ops[graph->edges[node->waits_first + i]];
+        json_t *entry = json_object();
+        occl_admin_put_text(entry, "comm", op->comm->name);
+        occl_admin_put_number(entry, "comm_uid", op->comm->uid);
+        occl_admin_put_number(entry, "tag", op->key.tag);
+        occl_admin_put_number(entry, "instance", op->key.instance);
+        occl_admin_put_text(entry, "kind", occl_opview_kind(op->signature.kind));
+        (void)json_array_append_new(list, entry);
     }
     return list;
 }
 
-static json_t *late_object(struct answer *answer, const struct occl_late_view *view,
-                           const char *text) {
-    const struct occl_seat *seat = &view->comm->seats[view->rank];
-    struct occl_daemon *daemon = answer->query->daemon;
+static json_t *late_object(const struct occl_admin_request *request,
+                           const struct occl_late_view *late, const char *text) {
+    const struct occl_seat *seat = &late->comm->seats[late->rank];
+    const struct occl_wait_graph *graph = &request->view.graph;
     json_t *object = json_object();
-    occl_admin_put_number(object, "rank", view->rank);
+    occl_admin_put_number(object, "rank", late->rank);
     occl_admin_put_text(object, "host", seat->who.host);
     occl_admin_put_number(object, "pid", seat->who.pid);
     occl_admin_put_number(object, "session_id", seat->who.session_id >> 16);
-    occl_admin_put_text(object, "process", view->process);
-    occl_admin_put_text(object, "verdict", view->verdict);
-    occl_admin_put(object, "last_op", occl_admin_last_op(&view->note));
+    occl_admin_put_text(object, "process", late->process);
+    occl_admin_put_text(object, "verdict", late->verdict);
+    occl_admin_put(object, "last_op", occl_admin_last_op(&late->note));
     occl_admin_put(object, "last_activity_age_ns",
-                   view->last_activity_ns
-                       ? json_integer((json_int_t)occl_admin_age(daemon, view->last_activity_ns))
-                       : json_null());
-    occl_admin_put_number(object, "ops_total", view->note.ops_done);
-    occl_admin_put(object, "waits_in", waits_of(answer, view->session));
+                   late->last_activity_ns ? json_integer((json_int_t)occl_admin_age(
+                                                request->daemon, late->last_activity_ns))
+                                          : json_null());
+    occl_admin_put_number(object, "ops_total", late->note.ops_done);
+    occl_admin_put(object, "waits_in", waits_of(graph, occl_why_node(graph, late->session)));
     occl_admin_put_text(object, "text", text);
     return object;
 }
 
+static void forget_late(struct occl_admin_why *why) {
+    for (uint32_t rank = 0; rank < OCCL_LOCAL_RANKS_MAX; rank++)
+        json_decref(why->late[rank]);
+    memset(why->late, 0, sizeof why->late);
+    why->comm = NULL;
+}
+
+/* What is said of a late rank is the same for all ops of its communicator: made once, shared. */
+static json_t *late_of(struct occl_admin_request *request, const struct occl_comm *comm,
+                       uint32_t rank) {
+    struct occl_admin_why *why = &request->why;
+    struct occl_late_view late;
+    char text[320];
+    if (why->comm != comm)
+        forget_late(why);
+    why->comm = comm;
+    if (!why->late[rank]) {
+        occl_why_rank(&request->view.graph, comm, rank, &late);
+        occl_why_rank_text(&late, occl_loop_now_ns(request->daemon->loop), text, sizeof text);
+        why->late[rank] = late_object(request, &late, text);
+    }
+    return why->late[rank];
+}
+
+static const char *text_in(const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
 /* A running op is a wait only while a process inside it does not run: large ops simply take long.
  */
-static bool is_held(const struct answer *answer, const struct occl_op_view *op) {
-    for (uint32_t rank = 0; op->state != 0 && rank < op->comm->ranks; rank++) {
-        struct occl_late_view view;
-        if (!(op->busy_mask >> rank & 1))
-            continue;
-        occl_why_rank(&answer->graph, op->comm, rank, &view);
-        if (strcmp(view.verdict, "stopped") == 0 || strcmp(view.verdict, "unkillable") == 0)
+static bool is_held(struct occl_admin_request *request, const struct occl_op_view *op) {
+    uint64_t holders = occl_opview_holders(op);
+    if (op->state == 0)
+        return holders != 0;
+    for (uint64_t left = holders; left; left &= left - 1) {
+        struct occl_late_view late;
+        occl_why_rank(&request->view.graph, op->comm, (uint32_t)__builtin_ctzll(left), &late);
+        if (strcmp(late.verdict, "stopped") == 0 || strcmp(late.verdict, "unkillable") == 0)
             return true;
     }
-    return op->state == 0 && occl_opview_holders(op) != 0;
+    return false;
 }
 
-static void add_wait(struct answer *answer, const struct occl_op_view *op) {
-    struct occl_daemon *daemon = answer->query->daemon;
-    json_t *object = occl_admin_op(answer->query, op);
-    json_t *late = json_array();
-    uint64_t age = occl_admin_age(daemon, op->since_ns);
+static void blame(struct occl_admin_request *request, const struct occl_op_view *op, uint32_t rank,
+                  uint64_t age_ns) {
+    const struct occl_seat *seat = &op->comm->seats[rank];
+    const json_t *late = late_of(request, op->comm, rank);
+    struct occl_late_view view;
+    occl_why_rank(&request->view.graph, op->comm, rank, &view);
+    struct culprit culprit = {
+        .node = occl_why_node(&request->view.graph, seat->session),
+        .comm = op->comm->name,
+        .host = seat->who.host,
+        .verdict = view.verdict,
+        .text = text_in(late, "text"),
+        .comm_uid = op->comm->uid,
+        .pid = seat->who.pid,
+        .session_id = seat->who.session_id >> 16,
+        .age_ns = age_ns,
+        .rank = rank,
+    };
+    if (view.culprit)
+        add_culprit(request, &culprit);
+}
+
+static void add_wait(struct occl_admin_request *request, const struct occl_op_view *op) {
+    uint64_t age_ns = occl_admin_age(request->daemon, op->since_ns);
     uint64_t holders = occl_opview_holders(op);
-    for (uint32_t rank = 0; rank < op->comm->ranks; rank++) {
-        struct occl_late_view view;
-        char text[320];
-        if (!(holders >> rank & 1))
-            continue;
-        occl_why_rank(&answer->graph, op->comm, rank, &view);
-        occl_why_rank_text(&view, occl_loop_now_ns(daemon->loop), text, sizeof text);
-        (void)json_array_append_new(late, late_object(answer, &view, text));
-        struct culprit culprit = {
-            .job = op->comm->job,
-            .comm = op->comm->name,
-            .host = op->comm->seats[rank].who.host,
-            .verdict = view.verdict,
-            .text = text,
-            .comm_uid = op->comm->uid,
-            .pid = op->comm->seats[rank].who.pid,
-            .session_id = op->comm->seats[rank].who.session_id >> 16,
-            .age_ns = age,
-            .rank = rank,
-        };
-        if (view.culprit && age > PROBLEM_WAIT_NS)
-            add_culprit(answer, &culprit);
+    for (uint64_t left = holders; left && age_ns > PROBLEM_WAIT_NS; left &= left - 1)
+        blame(request, op, (uint32_t)__builtin_ctzll(left), age_ns);
+    request->problem = request->problem || age_ns > PROBLEM_WAIT_NS;
+    if (!occl_admin_room(request, OCCL_ADMIN_LIST_MAIN)) {
+        request->cut[OCCL_ADMIN_CUT_WAITS]++;
+        return;
     }
-    answer->problem = answer->problem || age > PROBLEM_WAIT_NS;
+    json_t *object = occl_admin_op(request, op);
+    json_t *late = json_array();
+    for (uint64_t left = holders; left; left &= left - 1)
+        (void)json_array_append(late, late_of(request, op->comm, (uint32_t)__builtin_ctzll(left)));
     occl_admin_put(object, "late", late);
-    (void)json_array_append_new(answer->waits, object);
+    occl_admin_add(request, OCCL_ADMIN_LIST_MAIN, object);
 }
 
-static void add_waits(struct answer *answer) {
-    for (uint32_t i = 0; i < answer->list.count; i++) {
-        const struct occl_op_view *op = &answer->list.ops[i];
-        if (is_held(answer, op) && occl_admin_wants_op(answer->query, op) &&
-            json_array_size(answer->waits) < OCCL_ADMIN_OPS_MAX)
-            add_wait(answer, op);
-    }
+static bool wait_item(struct occl_admin_request *request) {
+    const struct occl_op_list *list = &request->view.list;
+    if (request->at == list->count)
+        return false;
+    const struct occl_op_view *op = &list->ops[request->at++];
+    if (occl_admin_wants_op(request, op) && is_held(request, op))
+        add_wait(request, op);
+    return true;
 }
 
 /* ---- cycles ---- */
@@ -178,66 +230,63 @@ static json_t *step_object(const struct occl_cycle_step *step) {
     return object;
 }
 
-static void add_cycles(struct answer *answer) {
-    unsigned char *seen = answer->graph.count ? calloc(1, answer->graph.count) : NULL;
+static bool cycle_item(struct occl_admin_request *request) {
+    struct occl_wait_graph *graph = &request->view.graph;
+    struct occl_cycle_walk *walk = &request->why.cycles;
     struct occl_cycle cycle;
-    while (seen && occl_why_next_cycle(&answer->graph, seen, &cycle)) {
-        char text[2048];
-        json_t *object;
-        json_t *members;
-        if (!occl_admin_wants_comm(answer->query, cycle.steps[0].op->comm))
-            continue;
-        object = json_object();
-        members = json_array();
-        for (uint32_t i = 0; i < cycle.count; i++)
-            (void)json_array_append_new(members, step_object(&cycle.steps[i]));
-        occl_why_cycle_text(&cycle, text, sizeof text);
-        occl_admin_put_bool(object, "definite", cycle.definite);
-        occl_admin_put_text(object, "text", text);
-        occl_admin_put(object, "members", members);
-        (void)json_array_append_new(answer->cycles, object);
-        answer->problem = answer->problem || cycle.definite;
+    char text[2048];
+    if (!walk->seen)
+        walk->seen = calloc(1, graph->count + 1);
+    if (!walk->seen || !occl_why_next_cycle(graph, walk, &cycle))
+        return false;
+    if (!occl_admin_wants_comm(request, cycle.steps[0].op->comm))
+        return true;
+    request->problem = request->problem || cycle.definite;
+    if (!occl_admin_room(request, OCCL_ADMIN_LIST_CYCLES)) {
+        request->cut[OCCL_ADMIN_CUT_CYCLES]++;
+        return true;
     }
-    free(seen);
+    json_t *object = json_object();
+    json_t *members = json_array();
+    for (uint32_t i = 0; i < cycle.count; i++)
+        (void)json_array_append_new(members, step_object(&cycle.steps[i]));
+    occl_why_cycle_text(&cycle, text, sizeof text);
+    occl_admin_put_bool(object, "definite", cycle.definite);
+    occl_admin_put_text(object, "text", text);
+    occl_admin_put(object, "members", members);
+    occl_admin_add(request, OCCL_ADMIN_LIST_CYCLES, object);
+    return true;
 }
 
 /* ---- communicators that are being created ---- */
 
-static const struct occl_session *by_hint(const struct occl_job *job, uint32_t rank) {
-    const struct occl_session *session;
-    TAILQ_FOREACH(session, &job->sessions, in_list)
-    if (session->rank_hint == (int32_t)rank)
-        return session;
-    return NULL;
-}
-
-static json_t *absent_object(struct answer *answer, const struct occl_rendezvous *meeting,
-                             uint32_t rank, uint64_t age) {
-    const struct occl_session *session = by_hint(meeting->job, rank);
+static json_t *absent_object(struct occl_admin_request *request,
+                             const struct occl_rendezvous *meeting, uint32_t rank, uint64_t age) {
+    struct occl_wait_node *node = request->why.by_hint[rank];
+    const struct occl_session *session = node ? node->session : NULL;
     json_t *object = json_object();
     char text[256];
-    bool killed = false;
-    char state = session ? occl_identity_process_state(session, &killed) : '?';
+    char state = node && node->state ? node->state : '?';
     const char *verdict = state == 'T' || state == 't' ? "stopped" : "absent";
     if (session)
         (void)snprintf(text, sizeof text,
                        "rank %u (host %s, pid %d) is attached and has not asked for the "
                        "communicator; process %s",
-                       rank, answer->query->daemon->host, (int)session->pid,
+                       rank, request->daemon->host, (int)session->pid,
                        occl_identity_state_word(state));
     else
         (void)snprintf(text, sizeof text, "rank %u (host %s) has not attached", rank,
-                       answer->query->daemon->host);
+                       request->daemon->host);
     occl_admin_put_number(object, "rank", rank);
-    occl_admin_put_text(object, "host", answer->query->daemon->host);
+    occl_admin_put_text(object, "host", request->daemon->host);
     occl_admin_put(object, "pid", session ? json_integer(session->pid) : json_null());
     occl_admin_put_text(object, "process", occl_identity_state_word(state));
     occl_admin_put_text(object, "verdict", verdict);
     occl_admin_put_text(object, "text", text);
     struct culprit culprit = {
-        .job = meeting->job,
+        .node = node,
         .comm = meeting->name,
-        .host = answer->query->daemon->host,
+        .host = request->daemon->host,
         .verdict = verdict,
         .text = text,
         .pid = session ? (uint64_t)session->pid : 0,
@@ -246,17 +295,22 @@ static json_t *absent_object(struct answer *answer, const struct occl_rendezvous
         .rank = rank,
     };
     if (age > PROBLEM_WAIT_NS)
-        add_culprit(answer, &culprit);
+        add_culprit(request, &culprit);
     return object;
 }
 
-static void add_forming_one(struct answer *answer, const struct occl_rendezvous *meeting) {
+static void add_forming(struct occl_admin_request *request, const struct occl_rendezvous *meeting) {
+    uint64_t age = occl_admin_age(request->daemon, meeting->born_ns);
+    request->problem = request->problem || age > PROBLEM_WAIT_NS;
+    if (!occl_admin_room(request, OCCL_ADMIN_LIST_FORMING)) {
+        request->cut[OCCL_ADMIN_CUT_FORMING]++;
+        return;
+    }
     json_t *object = json_object();
     json_t *late = json_array();
     char text[200];
     uint64_t all = meeting->ranks == 64 ? ~0ull : (1ull << meeting->ranks) - 1;
     uint64_t arrived = occl_rendezvous_arrived_mask(meeting);
-    uint64_t age = occl_admin_age(answer->query->daemon, meeting->born_ns);
     occl_admin_put_text(object, "job", meeting->job->name);
     occl_admin_put_text(object, "comm", meeting->name);
     occl_admin_put_number(object, "ranks", meeting->ranks);
@@ -267,32 +321,32 @@ static void add_forming_one(struct answer *answer, const struct occl_rendezvous 
     occl_opview_ranges(all & ~arrived, text, sizeof text);
     occl_admin_put_text(object, "missing_text", text);
     occl_admin_put_number(object, "age_ns", age);
-    for (uint32_t rank = 0; rank < meeting->ranks; rank++)
-        if (!(arrived >> rank & 1))
-            (void)json_array_append_new(late, absent_object(answer, meeting, rank, age));
+    for (uint64_t left = all & ~arrived; left; left &= left - 1)
+        (void)json_array_append_new(
+            late, absent_object(request, meeting, (uint32_t)__builtin_ctzll(left), age));
     occl_admin_put(object, "late", late);
-    (void)json_array_append_new(answer->forming, object);
-    answer->problem = answer->problem || age > PROBLEM_WAIT_NS;
+    occl_admin_add(request, OCCL_ADMIN_LIST_FORMING, object);
 }
 
-static void add_forming(struct answer *answer) {
-    struct occl_rendezvous *meeting;
-    struct occl_rendezvous *next;
-    HASH_ITER (in_daemon, answer->query->daemon->meetings, meeting, next) {
-        if (meeting->waiting && occl_admin_sees(answer->query, meeting->job) &&
-            (!answer->query->comm || strcmp(answer->query->comm, meeting->name) == 0))
-            add_forming_one(answer, meeting);
-    }
+static bool forming_item(struct occl_admin_request *request) {
+    const struct occl_rendezvous *meeting = request->why.meeting;
+    if (!meeting)
+        return false;
+    request->why.meeting = TAILQ_NEXT(meeting, in_job);
+    if (!request->comm || strcmp(request->comm, meeting->name) == 0)
+        add_forming(request, meeting);
+    return true;
 }
 
 /* ---- failures ---- */
 
-static void add_failure(struct answer *answer, const struct occl_job *job,
+static void add_failure(struct occl_admin_request *request,
                         const struct occl_job_failure *failure) {
-    json_t *object = json_object();
-    const char *host = answer->query->daemon->host;
-    uint64_t age = occl_admin_age(answer->query->daemon, failure->at_ns);
+    const struct occl_job *job = request->view.job;
+    const char *host = request->daemon->host;
+    uint64_t age = occl_admin_age(request->daemon, failure->at_ns);
     char text[OCCL_DETAIL_BYTES + 128];
+    json_t *object = json_object();
     (void)snprintf(text, sizeof text, "rank %u (host %s, pid %u): %s", failure->rank, host,
                    failure->pid, failure->cause);
     occl_admin_put_text(object, "job", job->name);
@@ -306,9 +360,8 @@ static void add_failure(struct answer *answer, const struct occl_job *job,
     occl_admin_put_text(object, "cause", failure->cause);
     occl_admin_put_text(object, "verdict", failure->verdict);
     occl_admin_put_number(object, "age_ns", age);
-    (void)json_array_append_new(answer->failures, object);
+    occl_admin_add(request, OCCL_ADMIN_LIST_FAILURES, object);
     struct culprit culprit = {
-        .job = job,
         .comm = failure->comm,
         .host = host,
         .verdict = failure->verdict,
@@ -322,63 +375,81 @@ static void add_failure(struct answer *answer, const struct occl_job *job,
     /* A job that has made a communicator since has gone on without the failed one. */
     if (job->last_comm_ns > failure->at_ns)
         return;
-    add_culprit(answer, &culprit);
-    answer->problem = true;
+    add_culprit(request, &culprit);
+    request->problem = true;
 }
 
-static bool wants_failure(const struct occl_admin_query *query,
+static bool wants_failure(const struct occl_admin_request *request,
                           const struct occl_job_failure *failure) {
     char number[24];
     (void)snprintf(number, sizeof number, "%llu", (unsigned long long)failure->comm_uid);
-    return !query->comm || strcmp(query->comm, failure->comm) == 0 ||
-           strcmp(query->comm, number) == 0;
+    return !request->comm || strcmp(request->comm, failure->comm) == 0 ||
+           strcmp(request->comm, number) == 0;
 }
 
-static void add_failures(struct answer *answer) {
-    struct occl_tenant *tenant;
-    struct occl_tenant *next;
-    struct occl_job *job;
-    HASH_ITER (in_daemon, answer->query->daemon->tenants, tenant, next) {
-        TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
-            if (!job->failures || !occl_admin_sees(answer->query, job))
-                continue;
-            uint64_t first = job->failures_total > OCCL_FAILURES_KEPT
-                                 ? job->failures_total - OCCL_FAILURES_KEPT
-                                 : 0;
-            for (uint64_t i = first; i < job->failures_total; i++) {
-                const struct occl_job_failure *failure = &job->failures[i % OCCL_FAILURES_KEPT];
-                if (wants_failure(answer->query, failure) &&
-                    occl_admin_age(answer->query->daemon, failure->at_ns) < FAILURE_SHOWN_NS)
-                    add_failure(answer, job, failure);
-            }
-        }
+/* A few, of a fixed number: one item. */
+static bool failure_item(struct occl_admin_request *request) {
+    const struct occl_job *job = request->view.job;
+    uint64_t kept =
+        job->failures_total < OCCL_FAILURES_KEPT ? job->failures_total : OCCL_FAILURES_KEPT;
+    for (uint64_t i = job->failures_total - kept; job->failures && i < job->failures_total; i++) {
+        const struct occl_job_failure *failure = &job->failures[i % OCCL_FAILURES_KEPT];
+        if (wants_failure(request, failure) &&
+            occl_admin_age(request->daemon, failure->at_ns) < FAILURE_SHOWN_NS)
+            add_failure(request, failure);
     }
+    return false;
 }
 
-int occl_admin_why(struct occl_admin_query *query, json_t *object) {
-    struct answer answer = {.query = query};
-    occl_totals_scan(query->daemon, &answer.list);
-    int status = occl_why_graph_build(query->daemon, &answer.list, &answer.graph);
-    if (status != OCCL_OK) {
-        occl_opview_free(&answer.list);
-        return occl_detail_set(&query->detail, status, 0, "no memory for the graph of waits");
-    }
-    answer.waits = json_array();
-    answer.forming = json_array();
-    answer.cycles = json_array();
-    answer.failures = json_array();
-    answer.culprits = json_array();
-    add_waits(&answer);
-    add_cycles(&answer);
-    add_forming(&answer);
-    add_failures(&answer);
-    occl_why_graph_free(&answer.graph);
-    occl_opview_free(&answer.list);
-    occl_admin_put(object, "waits", answer.waits);
-    occl_admin_put(object, "forming", answer.forming);
-    occl_admin_put(object, "cycles", answer.cycles);
-    occl_admin_put(object, "failures", answer.failures);
-    occl_admin_put(object, "culprits", answer.culprits);
-    occl_admin_put_bool(object, "problem", answer.problem);
-    return OCCL_OK;
+/* ---- the verb ---- */
+
+void occl_admin_why_begin(struct occl_admin_request *request) {
+    struct occl_admin_why *why = &request->why;
+    const struct occl_wait_graph *graph = &request->view.graph;
+    memset(why, 0, sizeof *why);
+    why->meeting = TAILQ_FIRST(&request->view.job->meetings);
+    for (uint32_t i = 0; i < graph->count; i++)
+        if (graph->nodes[i].first_of_hint)
+            why->by_hint[graph->nodes[i].session->rank_hint] = &graph->nodes[i];
+    if (graph->edges)
+        request->cut[OCCL_ADMIN_CUT_WAITS] = request->view.list.count - graph->ops_count;
 }
+
+void occl_admin_why_end(struct occl_admin_request *request) {
+    forget_late(&request->why);
+    free(request->why.cycles.seen);
+    request->why.cycles.seen = NULL;
+}
+
+static bool why_item(struct occl_admin_request *request) {
+    static bool (*const items[])(struct occl_admin_request *) = {
+        [STAGE_WAITS] = wait_item,
+        [STAGE_CYCLES] = cycle_item,
+        [STAGE_FORMING] = forming_item,
+        [STAGE_FAILURES] = failure_item,
+    };
+    if (!items[request->stage](request))
+        request->stage++;
+    return request->stage <= STAGE_FAILURES;
+}
+
+static void why_finish(struct occl_admin_request *request) {
+    occl_admin_put_bool(request->answer, "problem", request->problem);
+}
+
+const struct occl_admin_verb occl_admin_verb_why = {
+    .name = "why",
+    .wants =
+        OCCL_VIEW_WANT_OPS | OCCL_VIEW_WANT_HOLDERS | OCCL_VIEW_WANT_ABSENT | OCCL_VIEW_WANT_GRAPH,
+    .lists =
+        {
+            [OCCL_ADMIN_LIST_MAIN] = "waits",
+            [OCCL_ADMIN_LIST_FORMING] = "forming",
+            [OCCL_ADMIN_LIST_CYCLES] = "cycles",
+            [OCCL_ADMIN_LIST_FAILURES] = "failures",
+            [OCCL_ADMIN_LIST_CULPRITS] = "culprits",
+            [OCCL_ADMIN_LIST_CUT] = "cut",
+        },
+    .item = why_item,
+    .finish = why_finish,
+};

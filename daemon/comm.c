@@ -164,6 +164,7 @@ int occl_comm_create(const struct occl_comm_request *request, uint64_t *out_uid,
     }
     TAILQ_INSERT_TAIL(&comm->job->comms, comm, in_job);
     comm->job->comm_count++;
+    comm->job->shape++;
     comm->job->comms_total++;
     comm->job->last_comm_ns = comm->born_ns;
     comm->job->registered_bytes += comm->records.page_bytes;
@@ -172,7 +173,7 @@ int occl_comm_create(const struct occl_comm_request *request, uint64_t *out_uid,
     OCCL_LOG_DEBUG(daemon->log, "comm", "communicator %llu (%s) of job %s with %u ranks created",
                    (unsigned long long)comm->uid, comm->name, comm->job->name, comm->ranks);
     answer_members(comm, request->requests);
-    occl_stall_wake(daemon);
+    occl_stall_wake(tenant);
     return OCCL_OK;
 drop_seats:
     give_seats_back(comm);
@@ -211,10 +212,13 @@ static void drop_comm(struct occl_comm *comm) {
     TAILQ_REMOVE(&job->comms, comm, in_job);
     HASH_DELETE(in_daemon, daemon->comms, comm);
     job->comm_count--;
+    job->shape++;
     job->registered_bytes -= comm->records.page_bytes;
     job->tenant->communicators--;
     drop_page(comm);
     free(comm);
+    if (job->comm_count == 0)
+        job->seen_oldest_age_ns = 0;
 }
 
 static void leave_seat(struct occl_seat *seat, enum occl_seat_state state, const char *cause) {

@@ -9,6 +9,7 @@
  * A record is ended as the clients end it (occl_record_abort), so an op that completed stays
  * complete. Everything read from the page is untrusted: it chooses which record is aborted
  * inside this communicator, nothing else. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/occld.h"
@@ -20,6 +21,8 @@
 /* All sweeps together take at most this part of the loop, however many communicators are swept and
  * whatever their pages say: a page that is written all the time costs the loop 0.2 ms each time. */
 #define SWEEP_LOOP_PART 16
+/* Of one communicator in a sweep: a quarter of a millisecond of its lane. */
+#define RING_OPS_LOOKED_AT 4096
 
 static struct occl_daemon *daemon_of(const struct occl_comm *comm) {
     return comm->job->tenant->daemon;
@@ -93,21 +96,26 @@ static void tell_of_leaver(struct occl_comm *comm, uint32_t leaver) {
  * engine ends the ring ops of a communicator only together: so the first such op ends them all. */
 static void end_ring_ops(struct occl_comm *comm) {
     struct occl_daemon *daemon = daemon_of(comm);
-    struct occl_op_list list = {NULL, 0, 0, false};
+    uint64_t uid = comm->uid;
     if (comm->ring_ended || !comm->left_mask)
         return;
-    occl_opview_scan_engine(daemon, &list);
-    for (uint32_t i = 0; i < list.count && !comm->ring_ended; i++) {
-        const struct occl_op_view *op = &list.ops[i];
-        uint64_t needed = op->members_mask & ~op->arrived_mask & comm->left_mask;
-        if (op->comm != comm || !needed)
+    struct occl_engine_op_view *views = malloc(RING_OPS_LOOKED_AT * sizeof *views);
+    uint32_t count = views ? occl_engine_job_ops(daemon->engine, comm->job->id, &uid,
+                                                 RING_OPS_LOOKED_AT, views, RING_OPS_LOOKED_AT)
+                           : 0;
+    for (uint32_t i = 0; i < count && !comm->ring_ended; i++) {
+        struct occl_op_view op;
+        if (!occl_opview_engine(daemon, &views[i], &op) || op.comm != comm)
+            continue;
+        uint64_t needed = op.members_mask & ~op.arrived_mask & comm->left_mask;
+        if (!needed)
             continue;
         uint32_t leaver = (uint32_t)__builtin_ctzll(needed);
         comm->ring_ended = true;
         tell_of_leaver(comm, leaver);
         occl_engine_comm_fail(daemon->engine, comm->uid, OCCL_E_PEER_FAILED, leaver);
     }
-    occl_opview_free(&list);
+    free(views);
 }
 
 /* The op of one record; how many were aborted. */

@@ -58,12 +58,28 @@ static void end_everything(struct occl_daemon *daemon) {
     daemon->stopping = true;
 }
 
+static bool job_has_work(struct occl_job *job) {
+    struct occl_daemon *daemon = job->tenant->daemon;
+    struct occl_engine_op_view view;
+    struct occl_comm *comm;
+    uint64_t uid = 1;
+    while (uid)
+        if (occl_engine_job_ops(daemon->engine, job->id, &uid, 1, &view, 1))
+            return true;
+    TAILQ_FOREACH(comm, &job->comms, in_job)
+    if (comm->state == OCCL_COMM_LIVE && occl_opview_any(comm))
+        return true;
+    return false;
+}
+
 static bool work_is_left(struct occl_daemon *daemon) {
-    struct occl_op_list list;
-    occl_totals_scan(daemon, &list);
-    bool left = list.count > 0 || list.truncated;
-    occl_opview_free(&list);
-    return left;
+    struct occl_job *job;
+    struct occl_job *next;
+    HASH_ITER (in_daemon, daemon->jobs, job, next) {
+        if (job_has_work(job))
+            return true;
+    }
+    return false;
 }
 
 static void drain_look(struct occl_timer *timer) {
@@ -278,6 +294,8 @@ int occl_daemon_create(const struct occl_daemon_options *options, struct occl_da
         status = make_engine(daemon, detail);
     if (status == OCCL_OK && (status = occl_stall_create(daemon)) != OCCL_OK)
         (void)occl_detail_set(detail, status, 0, "no memory for the stall scan");
+    if (status == OCCL_OK && (status = occl_admin_create(daemon)) != OCCL_OK)
+        (void)occl_detail_set(detail, status, 0, "no memory for administration");
     if (status == OCCL_OK && (status = occl_metrics_create(daemon)) != OCCL_OK)
         (void)occl_detail_set(detail, status, 0, "no memory for metrics");
     if (status == OCCL_OK)
@@ -328,6 +346,7 @@ void occl_daemon_destroy(struct occl_daemon *daemon) {
         occl_metering_stop(daemon);
         occl_metrics_destroy(daemon);
         occl_stall_destroy(daemon);
+        occl_admin_destroy(daemon);
     }
     OCCL_ASSERT(daemon->sessions == NULL);
     OCCL_ASSERT(daemon->tenants == NULL);

@@ -121,6 +121,11 @@ static void promote(struct occl_session *session) {
 }
 
 static void admit_admin(struct occl_session *session, const struct occl_msg_hello *msg) {
+    struct occl_detail detail;
+    if (occl_admin_admit(session, &detail) != OCCL_OK) {
+        refuse(session, msg->h.request, &detail);
+        return;
+    }
     promote(session);
     session->admin = true;
     memcpy(session->program, msg->program, sizeof session->program);

@@ -247,7 +247,8 @@ static bool kill_is_pending(const char *status) {
 char occl_identity_process_state(const struct occl_session *session, bool *out_killed) {
     char path[64];
     char text[4096];
-    *out_killed = false;
+    if (out_killed)
+        *out_killed = false;
     if (pidfd_has_exited(session->pidfd))
         return 'G';
     if (!read_stat(session, text, sizeof text))
@@ -255,7 +256,7 @@ char occl_identity_process_state(const struct occl_session *session, bool *out_k
     const char *field = stat_field(text, 3);
     char state = field ? *field : '?';
     (void)snprintf(path, sizeof path, "/proc/%d/status", (int)session->pid);
-    if (read_file(path, text, sizeof text) > 0)
+    if (out_killed && read_file(path, text, sizeof text) > 0)
         *out_killed = kill_is_pending(text);
     return state;
 }

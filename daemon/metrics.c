@@ -134,12 +134,10 @@ static void write_daemon(FILE *out, const struct occl_daemon *daemon) {
 }
 
 static uint32_t gather(struct occl_daemon *daemon, struct row *rows, uint32_t room) {
-    struct occl_op_list list;
     struct occl_tenant *tenant;
     struct occl_tenant *next;
     struct occl_job *job;
     uint32_t count = 0;
-    occl_totals_scan(daemon, &list);
     HASH_ITER (in_daemon, daemon->tenants, tenant, next) {
         TAILQ_FOREACH(job, &tenant->jobs, in_tenant) {
             if (count == room)
@@ -148,10 +146,10 @@ static uint32_t gather(struct occl_daemon *daemon, struct row *rows, uint32_t ro
             row->job = job;
             (void)snprintf(row->labels, sizeof row->labels, "tenant=\"%s\",job=\"%s\"",
                            tenant->text, job->name);
-            occl_totals_job(job, &list, &row->totals);
+            occl_totals_job(job, &row->totals);
+            row->totals.oldest_age_ns = job->seen_oldest_age_ns;
         }
     }
-    occl_opview_free(&list);
     return count;
 }
 

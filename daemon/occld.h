@@ -77,6 +77,7 @@ struct occl_tenant {
     bool weight_set, quota_set;                /* by `set`: a reload leaves them alone */
     uint64_t sessions, communicators, regions; /* in use */
     TAILQ_HEAD(, occl_job) jobs;
+    struct occl_tenant_scan *scan; /* stall.c; NULL until it has a communicator */
     UT_hash_handle in_daemon;
 };
 
@@ -101,10 +102,17 @@ struct occl_job {
     uint64_t registered_bytes;
     struct occl_job_failure *failures; /* ring of the last ones */
     uint64_t failures_total;
+    /* Changes when a process, communicator or rendezvous goes or comes: who holds pointers to
+     * them between two rounds of the loop looks whether they are still good (view.h). */
+    uint64_t shape;
+    uint64_t scan_due_ns;        /* stall.c */
+    uint64_t seen_oldest_age_ns; /* by its last look */
     TAILQ_HEAD(, occl_session) sessions;
     TAILQ_HEAD(, occl_comm) comms;
-    struct occl_region *regions; /* by number */
+    TAILQ_HEAD(, occl_rendezvous) meetings; /* those that wait */
+    struct occl_region *regions;            /* by number */
     TAILQ_ENTRY(occl_job) in_tenant;
+    UT_hash_handle in_daemon; /* by id */
 };
 
 enum occl_session_phase {
@@ -159,7 +167,9 @@ struct occl_session {
     /* Seats by the number that this session uses. */
     struct occl_seat *seats;
     uint32_t next_comm;
-    uint32_t meetings; /* rendezvous that it waits in */
+    uint32_t meetings;                /* rendezvous that it waits in */
+    uint32_t place;                   /* in the list of its job, for a view */
+    struct occl_admin_request *asked; /* what it waits for; NULL: nothing */
     STAILQ_HEAD(, occl_outgoing) queue;
     uint64_t queue_bytes;
     TAILQ_ENTRY(occl_session) in_list; /* strays, admins or job */
@@ -198,6 +208,11 @@ struct occl_seat {
 struct occl_split;
 struct occl_stall; /* stall.c */
 
+/* Sums of the notes of a communicator's ranks, as the last view found them. */
+struct occl_comm_noted {
+    uint64_t ops, errors, bytes, executed_bytes;
+};
+
 struct occl_comm {
     struct occl_job *job;
     uint64_t uid;
@@ -222,12 +237,17 @@ struct occl_comm {
     bool swept; /* again and again, by sweep_timer */
     TAILQ_HEAD(, occl_split) splits;
     struct occl_stall *stalls;
+    uint32_t place; /* in the list of its job, for a view */
+    struct occl_comm_noted noted;
     TAILQ_ENTRY(occl_comm) in_job;
     UT_hash_handle in_daemon; /* by uid */
     struct occl_seat seats[];
 };
 
-struct occl_scan; /* stall.c */
+struct occl_scan;          /* stall.c */
+struct occl_tenant_scan;   /* stall.c */
+struct occl_admin_queue;   /* admin_queue.c */
+struct occl_admin_request; /* admin.h */
 struct occl_metrics;
 
 struct occl_counters {
@@ -275,6 +295,7 @@ struct occl_daemon {
     int spare_fd; /* given up for a moment when descriptors run out, so that accept can refuse */
     STAILQ_HEAD(, occl_session) ending;
     struct occl_tenant *tenants;      /* by text */
+    struct occl_job *jobs;            /* by id */
     struct occl_session *sessions;    /* by id */
     struct occl_comm *comms;          /* by uid */
     struct occl_rendezvous *meetings; /* by secret */
@@ -284,6 +305,7 @@ struct occl_daemon {
     uint32_t rank_sessions; /* attached processes of all jobs: repeated in every job page */
     struct occl_counters counters;
     struct occl_scan *scan;
+    struct occl_admin_queue *admin_queue;
     struct occl_metrics *metrics;
     unsigned char inbox[OCCL_MESSAGE_BYTES_MAX + 8];
 };
@@ -321,6 +343,7 @@ void occl_placement_choose(struct occl_daemon *daemon);
 uint64_t occl_placement_memory_bytes(void);
 
 /* ---- tables.c: insertions; false when there is no memory ---- */
+bool occl_table_add_job(struct occl_daemon *daemon, struct occl_job *job);
 bool occl_table_add_tenant(struct occl_daemon *daemon, struct occl_tenant *tenant);
 bool occl_table_add_session(struct occl_daemon *daemon, struct occl_session *session);
 bool occl_table_add_comm(struct occl_daemon *daemon, struct occl_comm *comm);
@@ -345,8 +368,8 @@ void occl_identity_exit_cause(const struct occl_session *session, char *out_text
 bool occl_identity_has_exited(const struct occl_session *session);
 /* On its way out: its descriptors may be closed before its pidfd reports. */
 bool occl_identity_is_exiting(const struct occl_session *session);
-/* One letter of /proc/PID/stat, 'G' when the process is gone, '?' when unknown. *out_killed: a
- * SIGKILL is pending. */
+/* One letter of /proc/PID/stat, 'G' when the process is gone, '?' when unknown. *out_killed (NULL:
+ * nobody asks, which saves half of the cost): a SIGKILL is pending. Some 30 us. */
 char occl_identity_process_state(const struct occl_session *session, bool *out_killed);
 const char *occl_identity_state_word(char state);
 
@@ -354,6 +377,8 @@ const char *occl_identity_state_word(char state);
 /* Finds or makes both; counts the session in and checks the quota. */
 int occl_tenant_enter(struct occl_session *session, const char *tag, const char *job,
                       struct occl_detail *detail);
+/* NULL: it has ended. */
+struct occl_job *occl_job_find(struct occl_daemon *daemon, uint64_t id);
 /* Undoes it; the job and the tenant go with their last session. */
 void occl_tenant_leave(struct occl_session *session);
 int occl_tenant_charge(struct occl_tenant *tenant, uint64_t bytes, const char *what,
@@ -369,6 +394,8 @@ void occl_session_accept(struct occl_listener *listener, int fd);
 /* Decides the end; the tear-down follows after the handlers of this round. */
 void occl_session_end(struct occl_session *session, enum occl_session_cause cause, const char *fmt,
                       ...) __attribute__((format(printf, 3, 4)));
+/* Reads from its socket again, after an answer of ADMIN for which it was left unread. */
+void occl_session_listen(struct occl_session *session);
 /* Tears down what is on the ending list. */
 void occl_session_reap(struct occl_daemon *daemon);
 struct occl_session *occl_session_find(struct occl_daemon *daemon, uint64_t id);
@@ -463,13 +490,18 @@ struct occl_op_view {
 struct occl_op_list {
     struct occl_op_view *ops;
     uint32_t count, room;
-    bool truncated;
 };
-/* Undecided ops of a communicator that have a member; appended. Page bytes are copied once and
- * bounded. */
-void occl_opview_scan_comm(struct occl_comm *comm, struct occl_op_list *list);
-/* Ops of the engine, of all communicators that exist; appended. */
-void occl_opview_scan_engine(struct occl_daemon *daemon, struct occl_op_list *list);
+/* The op of a record, if a member has come and it is undecided, and if the claim was that op's all
+ * the time. Page bytes are copied once and bounded. */
+bool occl_opview_record(struct occl_comm *comm, uint32_t slot, uint64_t print, uint64_t now_ns,
+                        struct occl_op_view *out_op);
+/* A record of the communicator holds an undecided op. */
+bool occl_opview_any(struct occl_comm *comm);
+/* An op that only the engine knows of; false: its communicator is gone, or a record has it. */
+bool occl_opview_engine(struct occl_daemon *daemon, const struct occl_engine_op_view *view,
+                        struct occl_op_view *out_op);
+/* False: no memory. */
+bool occl_opview_append(struct occl_op_list *list, const struct occl_op_view *op);
 void occl_opview_free(struct occl_op_list *list);
 /* Ranks that the op cannot go on without: those that have not come; while it runs, those inside it.
  */
@@ -492,23 +524,30 @@ struct occl_job_totals {
     bool cycle; /* a member of a certain cycle is of this job */
     struct occl_engine_job_usage engine;
 };
-/* list holds the undecided ops of all communicators. */
-void occl_totals_job(struct occl_job *job, const struct occl_op_list *list,
-                     struct occl_job_totals *out_totals);
-/* Undecided ops of all live communicators and of the engine, to be freed by the caller. */
-void occl_totals_scan(struct occl_daemon *daemon, struct occl_op_list *out_list);
+/* Sums as far as they were noted; nothing of waiting ops. */
+void occl_totals_job(struct occl_job *job, struct occl_job_totals *out_totals);
+/* All of them, of a complete view with notes and graph. */
+struct occl_view;
+void occl_totals_view(const struct occl_view *view, struct occl_job_totals *out_totals);
 /* One word; see ADMIN.md. */
 const char *occl_totals_state(struct occl_job *job, const struct occl_job_totals *totals);
 
 /* ---- stall.c: finds stalls and cycles by itself ---- */
 int occl_stall_create(struct occl_daemon *daemon);
 void occl_stall_destroy(struct occl_daemon *daemon);
-/* A communicator was created: the scan timer must run. */
-void occl_stall_wake(struct occl_daemon *daemon);
+/* A communicator was created: its tenant must be looked at. */
+void occl_stall_wake(struct occl_tenant *tenant);
+void occl_stall_tenant_gone(struct occl_tenant *tenant);
 void occl_stall_comm_gone(struct occl_comm *comm);
 
-/* ---- admin.c ---- */
+/* ---- admin.c, admin_queue.c ---- */
 void occl_admin_handle(struct occl_session *session, const struct occl_msg_admin *msg);
+int occl_admin_create(struct occl_daemon *daemon);
+void occl_admin_destroy(struct occl_daemon *daemon);
+/* Takes in an administration session: not too many of one uid. */
+int occl_admin_admit(struct occl_session *session, struct occl_detail *detail);
+/* Forgets what the session has asked. */
+void occl_admin_session_gone(struct occl_session *session);
 
 /* ---- metering.c: shares between jobs ---- */
 /* A job or communicator was added: the meter may have something to look at. */

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is not complete: undecided records of the communicator pages, and the engine's ops. Each
  * field of a page is read once into a local copy; ranks, masks and times made of them are bounded,
- * so a scribbled page can only make its own job's picture wrong. */
+ * so a scribbled page can only make its own job's picture wrong.
+ *
+ * A record may be left and claimed for another op while it is read. So the claim is looked at again
+ * behind the last line: if it is still the same op's, then all that was read was, because a member
+ * writes its line only after it saw the claim of its op. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +13,6 @@
 #include "daemon/occld.h"
 
 #define OPS_FIRST 64
-#define OPS_MAX 16384
 
 const char *occl_opview_kind(uint32_t kind) {
     switch (kind) {
@@ -54,21 +57,17 @@ uint64_t occl_opview_holders(const struct occl_op_view *op) {
     return op->state == 0 ? op->members_mask & ~op->arrived_mask : op->busy_mask;
 }
 
-static struct occl_op_view *append(struct occl_op_list *list) {
+bool occl_opview_append(struct occl_op_list *list, const struct occl_op_view *op) {
     if (list->count == list->room) {
         uint32_t room = list->room ? list->room * 2 : OPS_FIRST;
-        struct occl_op_view *ops =
-            list->count < OPS_MAX ? realloc(list->ops, room * sizeof *ops) : NULL;
-        if (!ops) {
-            list->truncated = true;
-            return NULL;
-        }
+        struct occl_op_view *ops = realloc(list->ops, room * sizeof *ops);
+        if (!ops)
+            return false;
         list->ops = ops;
         list->room = room;
     }
-    struct occl_op_view *op = &list->ops[list->count++];
-    memset(op, 0, sizeof *op);
-    return op;
+    list->ops[list->count++] = *op;
+    return true;
 }
 
 static uint64_t all_ranks(const struct occl_comm *comm) {
@@ -86,15 +85,13 @@ static uint64_t pair_mask(const struct occl_comm *comm, uint32_t peers) {
 
 /* ---- records ---- */
 
-static void take_times(const struct occl_comm *comm, const struct occl_line *line, bool blocked,
-                       uint64_t rank_bit, struct occl_op_view *op) {
-    struct occl_daemon *daemon = comm->job->tenant->daemon;
+static void take_times(const struct occl_daemon *daemon, const struct occl_line *line, bool blocked,
+                       uint64_t rank_bit, uint64_t now_ns, struct occl_op_view *op) {
     /* A blocking op writes no time before it sleeps; until then it has only just come. */
     uint64_t submitted = line->submit_ticks;
     uint64_t waits = line->wait_since_ticks;
-    uint64_t now = occl_loop_now_ns(daemon->loop);
     uint64_t first = submitted ? submitted : waits;
-    uint64_t since = first ? occl_ticks_to_ns(&daemon->scale, first) : now;
+    uint64_t since = first ? occl_ticks_to_ns(&daemon->scale, first) : now_ns;
     bool waiting = waits || blocked;
     if (op->since_ns == 0 || since < op->since_ns)
         op->since_ns = since;
@@ -123,8 +120,25 @@ static struct occl_line copy_line(struct occl_line *shared) {
     return line;
 }
 
-static void scan_record(struct occl_comm *comm, uint32_t slot, uint64_t print,
-                        struct occl_op_list *list) {
+/* Key and signature of the first line that is there. False: they are not what the claim is for. */
+static bool take_key(const struct occl_comm *comm, const struct occl_line *line, uint32_t slot,
+                     uint64_t print, struct occl_op_view *op) {
+    op->key = occl_line_key(line);
+    op->signature = occl_line_signature(line);
+    struct occl_place place = occl_place_of(op->key);
+    op->members_mask =
+        op->key.peers == OCCL_PEERS_ALL ? all_ranks(comm) : pair_mask(comm, op->key.peers);
+    return op->members_mask && place.slot == slot && place.print == print;
+}
+
+static bool still_claimed(const struct occl_comm *comm, uint32_t slot, uint64_t print) {
+    occl_read_fence();
+    uint64_t word = occl_peek64(&occl_claim_of(&comm->records, slot)->word);
+    return (word & OCCL_WORD_CLAIMED) && (word & OCCL_WORD_PRINT_MASK) == print;
+}
+
+bool occl_opview_record(struct occl_comm *comm, uint32_t slot, uint64_t print, uint64_t now_ns,
+                        struct occl_op_view *out_op) {
     struct occl_record *rec = occl_record_at(&comm->records, slot);
     struct occl_look look;
     uint32_t members = occl_claim_members(occl_claim_index(slot), comm->ranks);
@@ -132,7 +146,7 @@ static void scan_record(struct occl_comm *comm, uint32_t slot, uint64_t print,
     uint32_t kind = occl_rec_kind(look.state);
     bool undecided = look.outcome == OCCL_OUT_OPEN || look.outcome == OCCL_OUT_ALL;
     if (!undecided || look.ready_mask == 0 || kind == OCCL_REC_DONE || kind == OCCL_REC_ABORTED)
-        return;
+        return false;
     struct occl_op_view op;
     memset(&op, 0, sizeof op);
     op.comm = comm;
@@ -140,53 +154,55 @@ static void scan_record(struct occl_comm *comm, uint32_t slot, uint64_t print,
     for (uint64_t left = look.ready_mask; left; left &= left - 1) {
         uint32_t i = (uint32_t)__builtin_ctzll(left);
         struct occl_line line = copy_line(occl_line_at(rec, i));
-        if (op.members_mask == 0) {
-            op.key = occl_line_key(&line);
-            op.signature = occl_line_signature(&line);
-            op.members_mask =
-                op.key.peers == OCCL_PEERS_ALL ? all_ranks(comm) : pair_mask(comm, op.key.peers);
-        }
+        if (!(occl_flag_bits_of(line.flag, print) & OCCL_FLAG_READY))
+            continue;
+        if (op.members_mask == 0 && !take_key(comm, &line, slot, print, &op))
+            return false;
         uint32_t rank = line_rank(&op, &line, i);
         if (rank >= comm->ranks)
             continue;
         op.arrived_mask |= 1ull << rank;
         if (line.busy && kind == OCCL_REC_LOCAL)
             op.busy_mask |= 1ull << rank;
-        take_times(comm, &line, look.blocked_mask >> i & 1, 1ull << rank, &op);
+        take_times(comm->job->tenant->daemon, &line, look.blocked_mask >> i & 1, 1ull << rank,
+                   now_ns, &op);
     }
     if (kind == OCCL_REC_LOCAL) {
         op.state = 2;
         op.strands = occl_peek32(&rec->strands_next);
         op.strands_done = occl_peek32(&rec->strands_done);
     }
-    struct occl_op_view *place = append(list);
-    if (place)
-        *place = op;
+    if (op.members_mask == 0 || !still_claimed(comm, slot, print))
+        return false;
+    *out_op = op;
+    return true;
 }
 
-void occl_opview_scan_comm(struct occl_comm *comm, struct occl_op_list *list) {
+bool occl_opview_any(struct occl_comm *comm) {
+    uint64_t now_ns = occl_loop_now_ns(comm->job->tenant->daemon->loop);
     for (uint32_t index = 0; index < OCCL_CLAIMS; index++) {
         uint64_t word = occl_observe64(&occl_claim_at(&comm->records, index)->word);
-        if (!(word & OCCL_WORD_CLAIMED))
-            continue;
-        uint32_t first = occl_claim_first(index);
-        for (uint32_t i = 0; i < occl_claim_records(index); i++)
-            scan_record(comm, first + i, word & OCCL_WORD_PRINT_MASK, list);
+        for (uint32_t i = 0; (word & OCCL_WORD_CLAIMED) && i < occl_claim_records(index); i++) {
+            struct occl_op_view op;
+            if (occl_opview_record(comm, occl_claim_first(index) + i, word & OCCL_WORD_PRINT_MASK,
+                                   now_ns, &op))
+                return true;
+        }
     }
+    return false;
 }
 
 /* ---- engine ---- */
 
-static void add_engine_op(struct occl_daemon *daemon, const struct occl_engine_op_view *view,
-                          struct occl_op_list *list) {
+bool occl_opview_engine(struct occl_daemon *daemon, const struct occl_engine_op_view *view,
+                        struct occl_op_view *out_op) {
     struct occl_comm *comm;
+    struct occl_op_view *op = out_op;
     HASH_FIND(in_daemon, daemon->comms, &view->comm_uid, sizeof view->comm_uid, comm);
     /* Ops of records are in the pages already. */
     if (!comm || view->from_record)
-        return;
-    struct occl_op_view *op = append(list);
-    if (!op)
-        return;
+        return false;
+    memset(op, 0, sizeof *op);
     op->comm = comm;
     op->key = view->key;
     op->signature = view->signature;
@@ -207,21 +223,7 @@ static void add_engine_op(struct occl_daemon *daemon, const struct occl_engine_o
             occl_peek32(&session->page->threads_waiting))
             op->waiting_mask |= 1ull << rank;
     }
-}
-
-void occl_opview_scan_engine(struct occl_daemon *daemon, struct occl_op_list *list) {
-    static const uint32_t max = 4096;
-    struct occl_engine_op_view *views = malloc(max * sizeof *views);
-    if (!views) {
-        list->truncated = true;
-        return;
-    }
-    uint32_t count = occl_engine_ops(daemon->engine, views, max);
-    for (uint32_t i = 0; i < count; i++)
-        add_engine_op(daemon, &views[i], list);
-    if (count == max)
-        list->truncated = true;
-    free(views);
+    return true;
 }
 
 /* ---- notes ---- */

@@ -23,8 +23,17 @@ static struct occl_rendezvous *find(struct occl_daemon *daemon, const uint8_t *s
     return meeting;
 }
 
+static void stop_waiting(struct occl_rendezvous *meeting) {
+    if (!meeting->waiting)
+        return;
+    meeting->waiting = false;
+    TAILQ_REMOVE(&meeting->job->meetings, meeting, in_job);
+    meeting->job->shape++;
+}
+
 static void destroy(struct occl_daemon *daemon, struct occl_rendezvous *meeting) {
     occl_loop_timer_cancel(daemon->loop, &meeting->timer);
+    stop_waiting(meeting);
     /* NOLINTNEXTLINE(clang-analyzer-*): the analyzer loses the links between elements */
     HASH_DELETE(in_daemon, daemon->meetings, meeting);
     free(meeting->waiters);
@@ -49,7 +58,7 @@ static void retire(struct occl_daemon *daemon, struct occl_rendezvous *meeting) 
             meeting->waiters[rank].session->meetings--;
     free(meeting->waiters);
     meeting->waiters = NULL;
-    meeting->waiting = false;
+    stop_waiting(meeting);
     if (HASH_CNT(in_daemon, daemon->meetings) <= USED_MAX)
         return;
     HASH_ITER (in_daemon, daemon->meetings, other, next) {
@@ -134,6 +143,7 @@ start(struct occl_session *session, const struct occl_msg_comm_create *msg, cons
         free(waiters);
         return NULL;
     }
+    TAILQ_INSERT_TAIL(&meeting->job->meetings, meeting, in_job);
     return meeting;
 }
 
@@ -244,13 +254,13 @@ void occl_rendezvous_handle(struct occl_session *session, const struct occl_msg_
 
 void occl_rendezvous_session_gone(struct occl_session *session) {
     struct occl_daemon *daemon = session->daemon;
-    struct occl_rendezvous *meeting;
-    struct occl_rendezvous *next;
+    struct occl_rendezvous *meeting, *next;
     if (session->meetings == 0)
         return;
-    HASH_ITER (in_daemon, daemon->meetings, meeting, next) {
+    for (meeting = TAILQ_FIRST(&session->job->meetings); meeting; meeting = next) {
+        next = TAILQ_NEXT(meeting, in_job);
         uint32_t rank = meeting->ranks;
-        for (uint32_t i = 0; meeting->waiting && i < meeting->ranks; i++) {
+        for (uint32_t i = 0; i < meeting->ranks; i++) {
             if (meeting->waiters[i].session == session) {
                 meeting->waiters[i].session = NULL;
                 rank = i;

@@ -27,6 +27,7 @@ struct occl_rendezvous {
     char name[OCCL_NAME_BYTES];
     char text[OCCL_DETAIL_BYTES];
     struct occl_timer timer;
+    TAILQ_ENTRY(occl_rendezvous) in_job; /* while it waits */
     UT_hash_handle in_daemon;
 };
 

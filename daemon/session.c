@@ -4,6 +4,7 @@
  * no handler ever holds a session that has vanished.
  *
  * Who refers to a session, and who clears it in the tear-down, in this order:
+ *   its request of ADMIN                     occl_admin_session_gone
  *   rendezvous and splits that it waits in   occl_rendezvous_session_gone, occl_comm_session_gone
  *   seats of communicators                   occl_comm_session_gone
  *   regions that it owns                     occl_region_session_gone
@@ -110,7 +111,10 @@ static int receive(struct occl_session *session, uint32_t *out_bytes, struct occ
 
 static void read_messages(struct occl_session *session) {
     struct occl_daemon *daemon = session->daemon;
-    for (int i = 0; i < MESSAGES_PER_ROUND && session->phase != OCCL_PHASE_ENDING; i++) {
+    /* One that waits for an answer of ADMIN is not listened to (admin_queue.c). */
+    for (int i = 0; i < MESSAGES_PER_ROUND && session->phase != OCCL_PHASE_ENDING &&
+                    !(session->admin && session->asked);
+         i++) {
         uint32_t bytes = 0;
         struct occl_detail detail;
         int status = receive(session, &bytes, &detail);
@@ -137,6 +141,14 @@ static void socket_ready(struct occl_watch *watch, uint32_t events) {
     /* What a client sent before its end is still worth reading (DETACH, then close). */
     if (session->phase != OCCL_PHASE_ENDING && (events & (OCCL_LOOP_READABLE | OCCL_LOOP_HANGUP)))
         read_messages(session);
+}
+
+void occl_session_listen(struct occl_session *session) {
+    if (session->phase == OCCL_PHASE_ENDING || session->socket_watch.slot)
+        return;
+    uint32_t events = OCCL_LOOP_READABLE | (STAILQ_EMPTY(&session->queue) ? 0 : OCCL_LOOP_WRITABLE);
+    if (occl_loop_watch_add(session->daemon->loop, &session->socket_watch, events) != OCCL_OK)
+        occl_session_end(session, OCCL_CAUSE_SLOW, "the loop refused to watch its socket");
 }
 
 static void pidfd_ready(struct occl_watch *watch, uint32_t events) {
@@ -297,6 +309,7 @@ static void discard_input(int fd) {
 static void tear_down(struct occl_session *session) {
     struct occl_daemon *daemon = session->daemon;
     log_end(session);
+    occl_admin_session_gone(session);
     if (session->job) {
         leave_job(session);
     } else if (session->admin) {

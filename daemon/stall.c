@@ -4,15 +4,19 @@
  * log line and an event to all concerned within a second), and processes that were killed and do
  * not go away.
  *
- * Cost. The scan runs only while there are communicators: every 250 ms while an op waits, every 500
- * ms otherwise, and never more than a fiftieth of the time. A wait carries the time at which it
- * began, so a cycle that formed between two slow looks is certain at the first: at the latest 750
- * ms after its last wait began. */
+ * Cost. A job is looked at only while it has communicators: every 250 ms while an op waits, every
+ * 500 ms otherwise, and never for more than a fiftieth of the time. A wait carries the time at
+ * which it began, so a cycle that formed between two slow looks is certain at the first: at the
+ * latest 750 ms after its last wait began.
+ *
+ * Whose pages cost much is looked at less often, and nobody else is: each tenant has a timer and a
+ * pass over its jobs of its own, tenants take turns of half a millisecond, and all turns together
+ * take at most an eighth of the loop's time. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/why.h"
+#include "daemon/view.h"
 
 #define GAP_BUSY_NS 250000000ull
 #define GAP_IDLE_NS 500000000ull
@@ -21,6 +25,8 @@
 #define CYCLES_KEPT 32
 #define CYCLE_GAP_FIRST_NS 10000000000ull
 #define LATE_NAMED_MAX 4
+#define TURN_NS 500000ull
+#define LOOP_SHARE 8
 
 /* A wait that was reported, owned by its communicator. */
 struct occl_stall {
@@ -36,9 +42,21 @@ struct known_cycle {
     uint64_t seen_ns, next_report_ns, gap_ns;
 };
 
-struct occl_scan {
-    struct occl_timer timer;
+/* A tenant's pass over those of its jobs that are due. */
+struct occl_tenant_scan {
+    struct occl_tenant *tenant;
+    struct occl_timer timer; /* until the next pass */
+    bool in_pass;            /* it takes turns */
+    uint64_t last_job;       /* jobs up to this number have had their turn in this pass */
+    bool looking;            /* at the job of the view */
+    struct occl_view view;
     struct known_cycle cycles[CYCLES_KEPT];
+    TAILQ_ENTRY(occl_tenant_scan) in_turns;
+};
+
+struct occl_scan {
+    struct occl_timer timer; /* the next turn */
+    TAILQ_HEAD(, occl_tenant_scan) turns;
 };
 
 static uint64_t saturating_add(uint64_t a, uint64_t b) {
@@ -144,7 +162,7 @@ void occl_stall_comm_gone(struct occl_comm *comm) {
 /* ---- cycles ---- */
 
 /* The oldest entry makes room for a new cycle. */
-static struct known_cycle *known(struct occl_scan *scan, uint64_t signature) {
+static struct known_cycle *known(struct occl_tenant_scan *scan, uint64_t signature) {
     struct known_cycle *oldest = &scan->cycles[0];
     for (uint32_t i = 0; i < CYCLES_KEPT; i++) {
         if (scan->cycles[i].signature == signature)
@@ -156,9 +174,11 @@ static struct known_cycle *known(struct occl_scan *scan, uint64_t signature) {
     return oldest;
 }
 
-static void report_cycle(struct occl_daemon *daemon, const struct occl_cycle *cycle, uint64_t now) {
+static void report_cycle(struct occl_tenant_scan *tenant_scan, const struct occl_cycle *cycle,
+                         uint64_t now) {
+    struct occl_daemon *daemon = tenant_scan->tenant->daemon;
     char text[OCCL_DETAIL_BYTES];
-    struct known_cycle *entry = known(daemon->scan, cycle->signature);
+    struct known_cycle *entry = known(tenant_scan, cycle->signature);
     entry->seen_ns = now;
     if (now < entry->next_report_ns)
         return;
@@ -176,25 +196,23 @@ static void report_cycle(struct occl_daemon *daemon, const struct occl_cycle *cy
     entry->gap_ns = saturating_add(entry->gap_ns, entry->gap_ns);
 }
 
-static void look_for_cycles(struct occl_daemon *daemon, const struct occl_wait_graph *graph,
-                            uint64_t now) {
-    unsigned char *seen = graph->count ? calloc(1, graph->count) : NULL;
+static void look_for_cycles(struct occl_tenant_scan *tenant_scan,
+                            const struct occl_wait_graph *graph, uint64_t now) {
+    struct occl_cycle_walk walk = {.seen = graph->count ? calloc(1, graph->count) : NULL};
     struct occl_cycle cycle;
-    while (seen && occl_why_next_cycle(graph, seen, &cycle))
-        if (cycle.definite)
-            report_cycle(daemon, &cycle, now);
-    free(seen);
+    while (walk.seen && occl_why_next_cycle(graph, &walk, &cycle) && cycle.definite)
+        report_cycle(tenant_scan, &cycle, now);
+    free(walk.seen);
 }
 
 /* ---- processes that do not go away ---- */
 
-static void look_at_process(struct occl_daemon *daemon, struct occl_session *session,
+static void look_at_process(struct occl_daemon *daemon, const struct occl_wait_node *node,
                             uint64_t now) {
-    bool killed;
-    if (!session || session->phase != OCCL_PHASE_LIVE)
+    struct occl_session *session = node->session;
+    if (session->phase != OCCL_PHASE_LIVE)
         return;
-    (void)occl_identity_process_state(session, &killed);
-    if (!killed) {
+    if (!node->killed) {
         session->kill_seen_ns = 0;
         return;
     }
@@ -208,69 +226,165 @@ static void look_at_process(struct occl_daemon *daemon, struct occl_session *ses
     occl_session_end(session, OCCL_CAUSE_UNKILLABLE, "killed, but it does not exit (unkillable)");
 }
 
-/* ---- the scan ---- */
+/* ---- one job ---- */
 
 static bool waits_long(const struct occl_op_view *op, uint64_t now) {
     return occl_opview_holders(op) && op->since_ns < now && now - op->since_ns > GAP_BUSY_NS;
 }
 
-/* True while an op waits. */
-static bool look(struct occl_daemon *daemon, const struct occl_op_list *list, uint64_t now) {
-    struct occl_wait_graph graph;
-    bool any = false;
-    if (occl_why_graph_build(daemon, list, &graph) != OCCL_OK)
-        return true;
-    for (uint32_t i = 0; i < list->count; i++) {
-        const struct occl_op_view *op = &list->ops[i];
-        any = any || op->state == 0;
-        if (!waits_long(op, now))
-            continue;
-        look_at_wait(daemon, &graph, op, now);
-        for (uint32_t rank = 0; rank < op->comm->ranks; rank++)
-            if (occl_opview_holders(op) >> rank & 1)
-                look_at_process(daemon, op->comm->seats[rank].session, now);
-    }
-    look_for_cycles(daemon, &graph, now);
-    occl_why_graph_free(&graph);
-    return any;
-}
-
-static void scan(struct occl_timer *timer) {
-    struct occl_daemon *daemon = timer->owner;
-    struct occl_op_list list;
+/* Logs and events for a few ops; the rest of the work is linear and small. */
+static void judge(struct occl_tenant_scan *tenant_scan) {
+    struct occl_daemon *daemon = tenant_scan->tenant->daemon;
+    struct occl_view *view = &tenant_scan->view;
+    struct occl_job *job = view->job;
     struct occl_comm *comm;
-    struct occl_comm *next;
     uint64_t now = occl_loop_now_ns(daemon->loop);
-    if (!daemon->comms)
-        return;
-    occl_totals_scan(daemon, &list);
-    bool waits = look(daemon, &list, now);
-    HASH_ITER (in_daemon, daemon->comms, comm, next) {
-        settle_stalls(daemon, comm, now);
+    uint64_t gap_ns = GAP_IDLE_NS, oldest_ns = 0;
+    for (uint32_t i = 0; i < view->list.count; i++) {
+        const struct occl_op_view *op = &view->list.ops[i];
+        if (op->state == 0)
+            gap_ns = GAP_BUSY_NS;
+        if (op->since_ns < now && now - op->since_ns > oldest_ns)
+            oldest_ns = now - op->since_ns;
+        if (waits_long(op, now))
+            look_at_wait(daemon, &view->graph, op, now);
     }
-    occl_opview_free(&list);
-    uint64_t end = occl_loop_now_ns(daemon->loop);
-    uint64_t gap = waits ? GAP_BUSY_NS : GAP_IDLE_NS;
-    if ((end - now) * COST_SHARE > gap)
-        gap = (end - now) * COST_SHARE;
-    if (occl_loop_timer_set(daemon->loop, timer, end + gap) != OCCL_OK)
+    for (uint32_t i = 0; i < view->graph.count; i++)
+        if (view->graph.nodes[i].wanted)
+            look_at_process(daemon, &view->graph.nodes[i], now);
+    look_for_cycles(tenant_scan, &view->graph, now);
+    TAILQ_FOREACH(comm, &job->comms, in_job)
+    settle_stalls(daemon, comm, now);
+    job->seen_oldest_age_ns = oldest_ns;
+    uint64_t cost_gap_ns = view->spent_ns * COST_SHARE;
+    job->scan_due_ns = now + (cost_gap_ns > gap_ns ? cost_gap_ns : gap_ns);
+}
+
+/* ---- passes and turns ---- */
+
+static void set_timer(struct occl_daemon *daemon, struct occl_timer *timer, uint64_t due_ns) {
+    if (occl_loop_timer_set(daemon->loop, timer, due_ns) != OCCL_OK)
         OCCL_LOG_ERROR(daemon->log, "stall", "no memory for the scan timer");
 }
 
-void occl_stall_wake(struct occl_daemon *daemon) {
-    struct occl_timer *timer = &daemon->scan->timer;
-    if (timer->place)
+/* The next job of the pass that is due; NULL: none is left. *out_next_ns: when one will be. */
+static struct occl_job *next_job(struct occl_tenant_scan *tenant_scan, uint64_t now,
+                                 uint64_t *out_next_ns) {
+    struct occl_job *job;
+    *out_next_ns = UINT64_MAX;
+    TAILQ_FOREACH(job, &tenant_scan->tenant->jobs, in_tenant) {
+        if (TAILQ_EMPTY(&job->comms))
+            continue;
+        if (job->scan_due_ns <= now && job->id > tenant_scan->last_job)
+            return job;
+        if (job->scan_due_ns < *out_next_ns)
+            *out_next_ns = job->scan_due_ns;
+    }
+    return NULL;
+}
+
+static void begin_look(struct occl_tenant_scan *tenant_scan, struct occl_job *job) {
+    const struct occl_daemon *daemon = tenant_scan->tenant->daemon;
+    struct occl_view_request request = {
+        .wants = OCCL_VIEW_WANT_OPS | OCCL_VIEW_WANT_HOLDERS | OCCL_VIEW_WANT_GRAPH |
+                 (daemon->config.metrics_file[0] ? OCCL_VIEW_WANT_NOTES : 0),
+        .lines = OCCL_VIEW_LINES,
+        .holders_ns = GAP_BUSY_NS,
+    };
+    tenant_scan->last_job = job->id;
+    tenant_scan->looking = true;
+    occl_view_open(&tenant_scan->view, job, &request);
+}
+
+/* False: the pass is over, and the timer of the next one is set if there will be any. */
+static bool take_turn(struct occl_tenant_scan *tenant_scan) {
+    struct occl_daemon *daemon = tenant_scan->tenant->daemon;
+    uint64_t until_ns = occl_loop_now_ns(daemon->loop) + TURN_NS;
+    do {
+        uint64_t now = occl_loop_now_ns(daemon->loop);
+        uint64_t next_ns;
+        struct occl_job *job = NULL;
+        if (!tenant_scan->looking && !(job = next_job(tenant_scan, now, &next_ns))) {
+            tenant_scan->last_job = 0;
+            if (next_ns != UINT64_MAX)
+                set_timer(daemon, &tenant_scan->timer, next_ns > now ? next_ns : now);
+            return false;
+        }
+        if (job)
+            begin_look(tenant_scan, job);
+        enum occl_view_state state = occl_view_step(&tenant_scan->view, until_ns);
+        if (state == OCCL_VIEW_MORE)
+            continue;
+        if (state == OCCL_VIEW_DONE)
+            judge(tenant_scan);
+        else if (tenant_scan->view.job)
+            tenant_scan->view.job->scan_due_ns = now + GAP_BUSY_NS;
+        occl_view_close(&tenant_scan->view);
+        tenant_scan->looking = false;
+    } while (occl_loop_now_ns(daemon->loop) < until_ns);
+    return true;
+}
+
+static void turn(struct occl_timer *timer) {
+    struct occl_daemon *daemon = timer->owner;
+    struct occl_scan *scan = daemon->scan;
+    struct occl_tenant_scan *tenant_scan = TAILQ_FIRST(&scan->turns);
+    uint64_t start_ns = occl_loop_now_ns(daemon->loop);
+    if (!tenant_scan)
         return;
-    if (occl_loop_timer_set(daemon->loop, timer, occl_loop_now_ns(daemon->loop) + GAP_BUSY_NS) !=
-        OCCL_OK)
-        OCCL_LOG_ERROR(daemon->log, "stall", "no memory for the scan timer");
+    TAILQ_REMOVE(&scan->turns, tenant_scan, in_turns);
+    tenant_scan->in_pass = take_turn(tenant_scan);
+    if (tenant_scan->in_pass)
+        TAILQ_INSERT_TAIL(&scan->turns, tenant_scan, in_turns);
+    uint64_t end_ns = occl_loop_now_ns(daemon->loop);
+    if (!TAILQ_EMPTY(&scan->turns))
+        set_timer(daemon, timer, end_ns + (end_ns - start_ns) * (LOOP_SHARE - 1));
+}
+
+static void begin_pass(struct occl_timer *timer) {
+    struct occl_tenant_scan *tenant_scan = timer->owner;
+    struct occl_daemon *daemon = tenant_scan->tenant->daemon;
+    if (tenant_scan->in_pass)
+        return;
+    tenant_scan->in_pass = true;
+    TAILQ_INSERT_TAIL(&daemon->scan->turns, tenant_scan, in_turns);
+    if (!daemon->scan->timer.place)
+        set_timer(daemon, &daemon->scan->timer, occl_loop_now_ns(daemon->loop));
+}
+
+void occl_stall_wake(struct occl_tenant *tenant) {
+    struct occl_daemon *daemon = tenant->daemon;
+    uint64_t due_ns = occl_loop_now_ns(daemon->loop) + GAP_BUSY_NS;
+    if (!tenant->scan && (tenant->scan = calloc(1, sizeof *tenant->scan)) == NULL) {
+        OCCL_LOG_ERROR(daemon->log, "stall", "no memory to look for stalls");
+        return;
+    }
+    struct occl_tenant_scan *tenant_scan = tenant->scan;
+    tenant_scan->tenant = tenant;
+    tenant_scan->timer.fired = begin_pass;
+    tenant_scan->timer.owner = tenant_scan;
+    if (!tenant_scan->in_pass && (!tenant_scan->timer.place || tenant_scan->timer.due_ns > due_ns))
+        set_timer(daemon, &tenant_scan->timer, due_ns);
+}
+
+void occl_stall_tenant_gone(struct occl_tenant *tenant) {
+    struct occl_tenant_scan *tenant_scan = tenant->scan;
+    if (!tenant_scan)
+        return;
+    occl_loop_timer_cancel(tenant->daemon->loop, &tenant_scan->timer);
+    if (tenant_scan->in_pass)
+        TAILQ_REMOVE(&tenant->daemon->scan->turns, tenant_scan, in_turns);
+    occl_view_close(&tenant_scan->view);
+    free(tenant_scan);
+    tenant->scan = NULL;
 }
 
 int occl_stall_create(struct occl_daemon *daemon) {
     daemon->scan = calloc(1, sizeof *daemon->scan);
     if (!daemon->scan)
         return OCCL_E_NO_MEMORY;
-    daemon->scan->timer = (struct occl_timer){.fired = scan, .owner = daemon};
+    daemon->scan->timer = (struct occl_timer){.fired = turn, .owner = daemon};
+    TAILQ_INIT(&daemon->scan->turns);
     return OCCL_OK;
 }
 

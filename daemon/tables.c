@@ -14,6 +14,11 @@ bool occl_table_add_tenant(struct occl_daemon *daemon, struct occl_tenant *tenan
     return tenant->in_daemon.tbl != NULL;
 }
 
+bool occl_table_add_job(struct occl_daemon *daemon, struct occl_job *job) {
+    HASH_ADD(in_daemon, daemon->jobs, id, sizeof job->id, job);
+    return job->in_daemon.tbl != NULL;
+}
+
 bool occl_table_add_session(struct occl_daemon *daemon, struct occl_session *session) {
     HASH_ADD(in_daemon, daemon->sessions, id, sizeof session->id, session);
     return session->in_daemon.tbl != NULL;

@@ -90,6 +90,7 @@ static void drop_tenant(struct occl_tenant *tenant) {
         return;
     /* Everything charged belonged to a job. */
     OCCL_ASSERT(tenant->charge.used_bytes == 0);
+    occl_stall_tenant_gone(tenant);
     tenant->daemon->tenant_count--;
     HASH_DELETE(in_daemon, tenant->daemon->tenants, tenant);
     free(tenant);
@@ -170,6 +171,12 @@ give_charge:
     return status;
 }
 
+struct occl_job *occl_job_find(struct occl_daemon *daemon, uint64_t id) {
+    struct occl_job *job;
+    HASH_FIND(in_daemon, daemon->jobs, &id, sizeof id, job);
+    return job;
+}
+
 static struct occl_job *job_of(struct occl_tenant *tenant, const char *name,
                                struct occl_detail *detail) {
     struct occl_daemon *daemon = tenant->daemon;
@@ -192,7 +199,14 @@ static struct occl_job *job_of(struct occl_tenant *tenant, const char *name,
     job->born_ns = occl_loop_now_ns(daemon->loop);
     TAILQ_INIT(&job->sessions);
     TAILQ_INIT(&job->comms);
+    TAILQ_INIT(&job->meetings);
+    if (!occl_table_add_job(daemon, job)) {
+        free(job);
+        (void)occl_detail_set(detail, OCCL_E_NO_MEMORY, 0, "no memory for a job");
+        return NULL;
+    }
     if (furnish_job(job, detail) != OCCL_OK) {
+        HASH_DELETE(in_daemon, daemon->jobs, job);
         free(job);
         return NULL;
     }
@@ -216,6 +230,7 @@ static void drop_job(struct occl_job *job) {
     occl_memfd_close(&job->page_memfd);
     occl_tenant_uncharge(tenant, OCCL_PAGE_BYTES);
     TAILQ_REMOVE(&tenant->jobs, job, in_tenant);
+    HASH_DELETE(in_daemon, daemon->jobs, job);
     daemon->job_count--;
     OCCL_LOG_INFO(daemon->log, "tenant", "tenant %s job %s ended", tenant->text, job->name);
     free(job->failures);
@@ -242,6 +257,7 @@ int occl_tenant_enter(struct occl_session *session, const char *tag, const char 
     session->job = job;
     tenant->sessions++;
     job->session_count++;
+    job->shape++;
     TAILQ_INSERT_TAIL(&job->sessions, session, in_list);
     tenant->daemon->rank_sessions++;
     tell_rank_sessions(tenant->daemon);
@@ -255,6 +271,7 @@ void occl_tenant_leave(struct occl_session *session) {
     tenant->daemon->rank_sessions--;
     tell_rank_sessions(tenant->daemon);
     job->session_count--;
+    job->shape++;
     tenant->sessions--;
     session->job = NULL;
     drop_job(job);

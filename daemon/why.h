@@ -30,24 +30,35 @@ void occl_why_member_left(struct occl_comm *comm, uint32_t rank);
  * so a set of processes is stuck when each waits only in ops that miss a member of the set. */
 struct occl_wait_node {
     struct occl_session *session;
+    char state; /* as occl_identity_process_state; 0: not read */
+    bool killed;
+    bool wanted;        /* somebody asks for state and killed */
+    bool first_of_hint; /* the first of its job with this rank hint */
     bool blocked;       /* it waits in at least one op */
     bool fully_blocked; /* and all its threads that use occl wait */
     bool stuck;         /* in the largest stuck set of blocked processes */
     bool definite;      /* in the largest stuck set of fully blocked ones with settled waits */
     bool in_cycle;      /* of the definite ones, those that another of them waits for */
+    uint32_t blamed;    /* verdicts under which it has been named */
+    /* Its edges: ops in which it waits, and ops that wait for it. */
+    uint32_t waits_first, waits_count, misses_first, misses_count;
 };
 /* A wait counts as certain once it has lasted this long: whoever was about to come has come. */
 #define OCCL_WAIT_SETTLED_NS 500000000ull
+/* Edges of a graph: it takes a millisecond then. Ops behind the first ops_count have none. */
+#define OCCL_WAIT_EDGES_MAX 65536u
 struct occl_wait_graph {
     const struct occl_op_list *list;
     uint64_t now_ns;
-    struct occl_wait_node *nodes;
+    struct occl_wait_node *nodes; /* every process of the job, by session->place */
     uint32_t count;
+    uint32_t ops_count;
+    uint32_t *edges; /* numbers of ops */
 };
-/* Over the ops of a list (all communicators of a daemon, or of some jobs). OCCL_E_NO_MEMORY. */
-int occl_why_graph_build(struct occl_daemon *daemon, const struct occl_op_list *list,
-                         struct occl_wait_graph *out_graph);
+/* Over the ops of one job; list, now_ns and nodes are set. OCCL_E_NO_MEMORY. */
+int occl_why_graph_build(struct occl_wait_graph *graph);
 void occl_why_graph_free(struct occl_wait_graph *graph);
+/* NULL: no process of this graph. */
 struct occl_wait_node *occl_why_node(const struct occl_wait_graph *graph,
                                      const struct occl_session *session);
 
@@ -65,9 +76,14 @@ struct occl_cycle {
     uint64_t signature;        /* the same for the same waits, whoever comes first */
     uint64_t waiting_since_ns; /* when the last of its waits began; 0: unknown */
 };
-/* Finds a cycle through a stuck node that no earlier call has returned; marks its nodes in `seen`
- * (one byte a node). False: none is left. */
-bool occl_why_next_cycle(const struct occl_wait_graph *graph, unsigned char *seen,
+/* A walk over all cycles; zeroed but for `seen`, one zeroed byte a node. */
+struct occl_cycle_walk {
+    unsigned char *seen;
+    uint32_t at;
+    bool likely; /* the certain ones have been found */
+};
+/* Finds a cycle through a stuck node that no earlier call has returned. False: none is left. */
+bool occl_why_next_cycle(const struct occl_wait_graph *graph, struct occl_cycle_walk *walk,
                          struct occl_cycle *out_cycle);
 void occl_why_cycle_text(const struct occl_cycle *cycle, char *out_text, uint32_t bytes);
 

@@ -3,121 +3,189 @@
  * all its missing members come; a process goes on when one of the ops it waits in goes on. So a
  * process is stuck while each op it waits in misses a member that is stuck itself, and the largest
  * such set is found by starting with all that wait and taking away whoever may go on. Nothing in it
- * can move by itself, whatever order the others run in. */
+ * can move by itself, whatever order the others run in.
+ *
+ * The time is linear in the edges (process, op), and these are bounded: a page full of invented ops
+ * costs a millisecond. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/why.h"
 
+static uint64_t missing_of(const struct occl_op_view *op) {
+    return op->members_mask & ~op->arrived_mask;
+}
+
 static bool op_waits(const struct occl_op_view *op) {
-    return op->state == 0 && op->members_mask & ~op->arrived_mask;
+    return op->state == 0 && missing_of(op);
 }
 
 struct occl_wait_node *occl_why_node(const struct occl_wait_graph *graph,
                                      const struct occl_session *session) {
-    for (uint32_t i = 0; session && i < graph->count; i++)
-        if (graph->nodes[i].session == session)
-            return &graph->nodes[i];
-    return NULL;
+    if (!session || session->place >= graph->count ||
+        graph->nodes[session->place].session != session)
+        return NULL;
+    return &graph->nodes[session->place];
 }
 
-/* Calls once for each op in which a rank of the session waits. NULL: no more. */
-static const struct occl_op_view *next_wait(const struct occl_op_list *list,
-                                            const struct occl_session *session, uint32_t *at,
-                                            uint32_t *out_rank) {
-    for (; *at < list->count; ++*at) {
-        const struct occl_op_view *op = &list->ops[*at];
+static struct occl_wait_node *node_at(const struct occl_wait_graph *graph,
+                                      const struct occl_op_view *op, uint64_t ranks) {
+    return occl_why_node(graph, op->comm->seats[__builtin_ctzll(ranks)].session);
+}
+
+/* ---- edges ---- */
+
+static uint32_t edges_of(const struct occl_op_view *op) {
+    return op_waits(op) ? (uint32_t)(__builtin_popcountll(op->waiting_mask) +
+                                     __builtin_popcountll(missing_of(op)))
+                        : 0;
+}
+
+static void count_edges(struct occl_wait_graph *graph) {
+    uint32_t edges = 0;
+    for (graph->ops_count = 0; graph->ops_count < graph->list->count; graph->ops_count++) {
+        const struct occl_op_view *op = &graph->list->ops[graph->ops_count];
+        struct occl_wait_node *node;
+        edges += edges_of(op);
+        if (edges > OCCL_WAIT_EDGES_MAX)
+            return;
         if (!op_waits(op))
             continue;
-        for (uint32_t rank = 0; rank < op->comm->ranks; rank++) {
-            if (op->comm->seats[rank].session == session && (op->waiting_mask >> rank & 1)) {
-                *out_rank = rank;
-                ++*at;
-                return op;
-            }
-        }
+        for (uint64_t left = op->waiting_mask; left; left &= left - 1)
+            if ((node = node_at(graph, op, left)) != NULL)
+                node->waits_count++;
+        for (uint64_t left = missing_of(op); left; left &= left - 1)
+            if ((node = node_at(graph, op, left)) != NULL)
+                node->misses_count++;
     }
-    return NULL;
 }
+
+static void place_edges(struct occl_wait_graph *graph) {
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < graph->count; i++) {
+        struct occl_wait_node *node = &graph->nodes[i];
+        node->waits_first = used;
+        used += node->waits_count;
+        node->misses_first = used;
+        used += node->misses_count;
+        node->waits_count = node->misses_count = 0;
+    }
+    for (uint32_t i = 0; i < graph->ops_count; i++) {
+        const struct occl_op_view *op = &graph->list->ops[i];
+        struct occl_wait_node *node;
+        if (!op_waits(op))
+            continue;
+        for (uint64_t left = op->waiting_mask; left; left &= left - 1)
+            if ((node = node_at(graph, op, left)) != NULL)
+                graph->edges[node->waits_first + node->waits_count++] = i;
+        for (uint64_t left = missing_of(op); left; left &= left - 1)
+            if ((node = node_at(graph, op, left)) != NULL)
+                graph->edges[node->misses_first + node->misses_count++] = i;
+    }
+}
+
+/* ---- stuck sets ---- */
+
+struct shrinking {
+    struct occl_wait_graph *graph;
+    bool definite;
+    bool cycle;
+    uint32_t *held;  /* by op: its members in the set that hold it up (cycle: that wait in it) */
+    uint32_t *queue; /* nodes to take away */
+    uint32_t head, tail;
+    bool *queued; /* by node */
+};
 
 static bool in_set(const struct occl_wait_node *node, bool definite) {
     return node && (definite ? node->definite : node->stuck);
 }
 
-/* A missing member of op that is in the set; OCCL_RANK_NONE. */
-static uint32_t missing_in_set(const struct occl_wait_graph *graph, const struct occl_op_view *op,
-                               bool definite) {
-    for (uint32_t rank = 0; rank < op->comm->ranks; rank++) {
-        if (!((op->members_mask & ~op->arrived_mask) >> rank & 1))
-            continue;
-        if (in_set(occl_why_node(graph, op->comm->seats[rank].session), definite))
-            return rank;
-    }
-    return OCCL_RANK_NONE;
+static void take_away(struct shrinking *s, const struct occl_wait_node *node) {
+    uint32_t place = (uint32_t)(node - s->graph->nodes);
+    if (s->queued[place])
+        return;
+    s->queued[place] = true;
+    s->queue[s->tail++] = place;
 }
 
-static bool may_go_on(const struct occl_wait_graph *graph, const struct occl_wait_node *node,
-                      bool definite) {
-    const struct occl_op_view *op;
-    uint32_t at = 0;
-    uint32_t rank;
-    while ((op = next_wait(graph->list, node->session, &at, &rank)) != NULL) {
-        if (definite && op->waiting_since_ns + OCCL_WAIT_SETTLED_NS > graph->now_ns)
-            return true;
-        if (missing_in_set(graph, op, definite) == OCCL_RANK_NONE)
-            return true;
-    }
-    return false;
+static bool unsettled(const struct shrinking *s, const struct occl_op_view *op) {
+    return s->definite && op->waiting_since_ns + OCCL_WAIT_SETTLED_NS > s->graph->now_ns;
 }
 
-static void shrink(struct occl_wait_graph *graph, bool definite) {
-    bool changed = true;
-    /* Each round takes at least one away, so there are at most count rounds. */
-    while (changed) {
-        changed = false;
-        for (uint32_t i = 0; i < graph->count; i++) {
-            struct occl_wait_node *node = &graph->nodes[i];
-            if (!in_set(node, definite) || !may_go_on(graph, node, definite))
-                continue;
-            if (definite)
-                node->definite = false;
-            else
-                node->stuck = false;
-            changed = true;
+/* Nobody in the set holds the op up any more: who waits in it may go on. */
+static void op_goes_on(struct shrinking *s, uint32_t number) {
+    const struct occl_op_view *op = &s->graph->list->ops[number];
+    for (uint64_t left = op->waiting_mask; left; left &= left - 1) {
+        const struct occl_wait_node *node = node_at(s->graph, op, left);
+        if (in_set(node, s->definite))
+            take_away(s, node);
+    }
+}
+
+static void shrink(struct shrinking *s) {
+    struct occl_wait_graph *graph = s->graph;
+    memset(s->held, 0, graph->ops_count * sizeof *s->held);
+    memset(s->queued, 0, graph->count * sizeof *s->queued);
+    s->head = s->tail = 0;
+    for (uint32_t i = 0; i < graph->count; i++) {
+        const struct occl_wait_node *node = &graph->nodes[i];
+        for (uint32_t e = 0; in_set(node, s->definite) && e < node->misses_count; e++)
+            s->held[graph->edges[node->misses_first + e]]++;
+    }
+    for (uint32_t i = 0; i < graph->ops_count; i++)
+        if (op_waits(&graph->list->ops[i]) &&
+            (s->held[i] == 0 || unsettled(s, &graph->list->ops[i])))
+            op_goes_on(s, i);
+    while (s->head < s->tail) {
+        struct occl_wait_node *node = &graph->nodes[s->queue[s->head++]];
+        if (s->definite)
+            node->definite = false;
+        else
+            node->stuck = false;
+        for (uint32_t e = 0; e < node->misses_count; e++) {
+            uint32_t number = graph->edges[node->misses_first + e];
+            if (--s->held[number] == 0)
+                op_goes_on(s, number);
         }
     }
 }
 
-static bool is_awaited(const struct occl_wait_graph *graph, const struct occl_wait_node *node) {
-    for (uint32_t i = 0; i < graph->count; i++) {
-        const struct occl_wait_node *other = &graph->nodes[i];
-        const struct occl_op_view *op;
-        uint32_t at = 0;
-        uint32_t rank;
-        if (!other->in_cycle)
-            continue;
-        while ((op = next_wait(graph->list, other->session, &at, &rank)) != NULL)
-            for (uint32_t m = 0; m < op->comm->ranks; m++)
-                if (((op->members_mask & ~op->arrived_mask) >> m & 1) &&
-                    op->comm->seats[m].session == node->session)
-                    return true;
+/* Nobody of the cycle waits in the op any more: it waits for its missing members no longer. */
+static void op_is_left(struct shrinking *s, uint32_t *awaited, uint32_t number) {
+    const struct occl_op_view *op = &s->graph->list->ops[number];
+    for (uint64_t left = missing_of(op); left; left &= left - 1) {
+        const struct occl_wait_node *node = node_at(s->graph, op, left);
+        if (node && node->in_cycle && --awaited[node - s->graph->nodes] == 0)
+            take_away(s, node);
     }
-    return false;
 }
 
 /* Who only waits for a cycle is its victim: take away whoever nobody left in the set waits for. */
-static void find_cycle_members(struct occl_wait_graph *graph) {
-    bool changed = true;
-    for (uint32_t i = 0; i < graph->count; i++)
-        graph->nodes[i].in_cycle = graph->nodes[i].definite;
-    while (changed) {
-        changed = false;
-        for (uint32_t i = 0; i < graph->count; i++) {
-            struct occl_wait_node *node = &graph->nodes[i];
-            if (!node->in_cycle || is_awaited(graph, node))
-                continue;
-            node->in_cycle = false;
-            changed = true;
+static void find_cycle_members(struct shrinking *s, uint32_t *awaited) {
+    struct occl_wait_graph *graph = s->graph;
+    memset(s->held, 0, graph->ops_count * sizeof *s->held);
+    memset(s->queued, 0, graph->count * sizeof *s->queued);
+    s->head = s->tail = 0;
+    for (uint32_t i = 0; i < graph->count; i++) {
+        struct occl_wait_node *node = &graph->nodes[i];
+        node->in_cycle = node->definite;
+        for (uint32_t e = 0; node->in_cycle && e < node->waits_count; e++)
+            s->held[graph->edges[node->waits_first + e]]++;
+    }
+    for (uint32_t i = 0; i < graph->count; i++) {
+        const struct occl_wait_node *node = &graph->nodes[i];
+        for (uint32_t e = 0; node->in_cycle && e < node->misses_count; e++)
+            awaited[i] += s->held[graph->edges[node->misses_first + e]] > 0;
+        if (node->in_cycle && awaited[i] == 0)
+            take_away(s, node);
+    }
+    while (s->head < s->tail) {
+        struct occl_wait_node *node = &graph->nodes[s->queue[s->head++]];
+        node->in_cycle = false;
+        for (uint32_t e = 0; e < node->waits_count; e++) {
+            uint32_t number = graph->edges[node->waits_first + e];
+            if (--s->held[number] == 0)
+                op_is_left(s, awaited, number);
         }
     }
 }
@@ -129,66 +197,70 @@ static bool all_threads_wait(const struct occl_session *session) {
     return waiting > 0 && waiting >= using;
 }
 
-static int add_nodes(struct occl_wait_graph *graph) {
-    const struct occl_op_list *list = graph->list;
-    uint32_t room = 0;
-    for (uint32_t i = 0; i < list->count; i++) {
-        const struct occl_op_view *op = &list->ops[i];
-        for (uint32_t rank = 0; op_waits(op) && rank < op->comm->ranks; rank++) {
-            struct occl_session *session = op->comm->seats[rank].session;
-            if (!session || !(op->waiting_mask >> rank & 1) || occl_why_node(graph, session))
-                continue;
-            if (graph->count == room) {
-                room = room ? room * 2 : 32;
-                struct occl_wait_node *nodes = realloc(graph->nodes, room * sizeof *nodes);
-                if (!nodes)
-                    return OCCL_E_NO_MEMORY;
-                graph->nodes = nodes;
-            }
-            bool fully = all_threads_wait(session);
-            graph->nodes[graph->count++] =
-                (struct occl_wait_node){session, true, fully, true, fully, false};
+int occl_why_graph_build(struct occl_wait_graph *graph) {
+    count_edges(graph);
+    struct shrinking s = {.graph = graph};
+    uint32_t *awaited = calloc(graph->count + 1, sizeof *awaited);
+    graph->edges = calloc(OCCL_WAIT_EDGES_MAX, sizeof *graph->edges);
+    s.held = calloc(graph->ops_count + 1, sizeof *s.held);
+    s.queue = calloc(graph->count + 1, sizeof *s.queue);
+    s.queued = calloc(graph->count + 1, sizeof *s.queued);
+    int status =
+        awaited && graph->edges && s.held && s.queue && s.queued ? OCCL_OK : OCCL_E_NO_MEMORY;
+    if (status == OCCL_OK) {
+        place_edges(graph);
+        for (uint32_t i = 0; i < graph->count; i++) {
+            struct occl_wait_node *node = &graph->nodes[i];
+            node->blocked = node->stuck = node->waits_count > 0;
+            node->fully_blocked = node->definite = node->blocked && all_threads_wait(node->session);
         }
+        shrink(&s);
+        s.definite = true;
+        shrink(&s);
+        find_cycle_members(&s, awaited);
     }
-    return OCCL_OK;
-}
-
-int occl_why_graph_build(struct occl_daemon *daemon, const struct occl_op_list *list,
-                         struct occl_wait_graph *out_graph) {
-    struct occl_wait_graph graph = {list, occl_loop_now_ns(daemon->loop), NULL, 0};
-    int status = add_nodes(&graph);
-    if (status != OCCL_OK) {
-        free(graph.nodes);
-        return status;
-    }
-    shrink(&graph, false);
-    shrink(&graph, true);
-    find_cycle_members(&graph);
-    *out_graph = graph;
-    return OCCL_OK;
+    free(awaited);
+    free(s.held);
+    free(s.queue);
+    free(s.queued);
+    return status;
 }
 
 void occl_why_graph_free(struct occl_wait_graph *graph) {
     free(graph->nodes);
+    free(graph->edges);
     memset(graph, 0, sizeof *graph);
 }
 
 /* ---- cycles ---- */
+
+/* A missing member of op that is in the set; OCCL_RANK_NONE. */
+static uint32_t missing_in_set(const struct occl_wait_graph *graph, const struct occl_op_view *op,
+                               bool definite) {
+    for (uint64_t left = missing_of(op); left; left &= left - 1)
+        if (in_set(node_at(graph, op, left), definite))
+            return (uint32_t)__builtin_ctzll(left);
+    return OCCL_RANK_NONE;
+}
 
 /* One step along the waits of a stuck node: the op it waits in and the stuck member that is
  * missing. */
 static struct occl_wait_node *step_from(const struct occl_wait_graph *graph,
                                         const struct occl_wait_node *node, bool definite,
                                         struct occl_cycle_step *out_step) {
-    uint32_t at = 0;
-    uint32_t rank;
-    const struct occl_op_view *op = next_wait(graph->list, node->session, &at, &rank);
-    if (!op)
+    if (node->waits_count == 0)
         return NULL;
+    const struct occl_op_view *op = &graph->list->ops[graph->edges[node->waits_first]];
     uint32_t missing = missing_in_set(graph, op, definite);
     if (missing == OCCL_RANK_NONE)
         return NULL;
-    *out_step = (struct occl_cycle_step){op, node->session, rank, missing};
+    uint64_t left = op->waiting_mask;
+    while (left && node_at(graph, op, left) != node)
+        left &= left - 1;
+    if (!left)
+        return NULL;
+    *out_step =
+        (struct occl_cycle_step){op, node->session, (uint32_t)__builtin_ctzll(left), missing};
     return occl_why_node(graph, op->comm->seats[missing].session);
 }
 
@@ -243,16 +315,20 @@ static bool walk(const struct occl_wait_graph *graph, uint32_t start, bool defin
     return false;
 }
 
-bool occl_why_next_cycle(const struct occl_wait_graph *graph, unsigned char *seen,
+bool occl_why_next_cycle(const struct occl_wait_graph *graph, struct occl_cycle_walk *way,
                          struct occl_cycle *out_cycle) {
-    for (int definite = 1; definite >= 0; definite--) {
-        for (uint32_t i = 0; i < graph->count; i++) {
-            if (!seen[i] && in_set(&graph->nodes[i], definite) &&
-                walk(graph, i, definite, seen, out_cycle))
+    for (;;) {
+        for (; way->at < graph->count; way->at++) {
+            uint32_t i = way->at;
+            if (!way->seen[i] && in_set(&graph->nodes[i], !way->likely) &&
+                walk(graph, i, !way->likely, way->seen, out_cycle))
                 return true;
         }
+        if (way->likely)
+            return false;
+        way->likely = true;
+        way->at = 0;
     }
-    return false;
 }
 
 void occl_why_cycle_text(const struct occl_cycle *cycle, char *out_text, uint32_t bytes) {

@@ -26,7 +26,6 @@ static const char *verdict_of_wait(const struct occl_wait_node *node) {
 void occl_why_rank(const struct occl_wait_graph *graph, const struct occl_comm *comm, uint32_t rank,
                    struct occl_late_view *out_view) {
     const struct occl_seat *seat = &comm->seats[rank];
-    bool killed = false;
     memset(out_view, 0, sizeof *out_view);
     out_view->comm = comm;
     out_view->rank = rank;
@@ -39,16 +38,17 @@ void occl_why_rank(const struct occl_wait_graph *graph, const struct occl_comm *
         out_view->culprit = true;
         return;
     }
-    char state = occl_identity_process_state(seat->session, &killed);
+    /* States were read with the graph: whoever has none was not there or not asked for. */
     const struct occl_wait_node *node = occl_why_node(graph, seat->session);
+    char state = node && node->state ? node->state : '?';
     out_view->process = occl_identity_state_word(state);
     if (state == 'G' || state == 'Z' || state == 'X')
         out_view->verdict = "dead";
-    else if (killed)
+    else if (node && node->killed)
         out_view->verdict = "unkillable";
     else if (state == 'T' || state == 't')
         out_view->verdict = "stopped";
-    else if (node)
+    else if (node && node->blocked)
         out_view->verdict = verdict_of_wait(node);
     else
         out_view->verdict = "late";

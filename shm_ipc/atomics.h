@@ -81,6 +81,12 @@ static inline void occl_bell_fence(void) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
+/* Between what was copied out of an object and the second look at the word that says whose it is:
+ * the look cannot have happened before the copy. */
+static inline void occl_read_fence(void) {
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+}
+
 /* Both structs are 8-byte aligned and bytes is a multiple of 8. An atomic access cannot be repeated
  * by the compiler, so whatever a hostile writer does meanwhile, the private copy is one value that
  * validation and use agree on. */

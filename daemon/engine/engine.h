@@ -126,6 +126,12 @@ struct occl_engine_op_view {
 };
 uint32_t occl_engine_ops(struct occl_engine *engine, struct occl_engine_op_view *out_ops,
                          uint32_t max);
+/* Ops in the tables, of the communicators of one job, from *inout_comm_uid on in the order of their
+ * numbers; at most max, and at most per_comm of one communicator. Looks at max objects at most, in
+ * one step of the job's home lane. *inout_comm_uid becomes where to go on, 0 at the end. Blocks as
+ * long as a lane's slice; not at all for a job without ops in the tables. */
+uint32_t occl_engine_job_ops(struct occl_engine *engine, uint64_t job_id, uint64_t *inout_comm_uid,
+                             uint32_t per_comm, struct occl_engine_op_view *out_ops, uint32_t max);
 
 struct occl_engine_job_usage {
     uint64_t job_id;

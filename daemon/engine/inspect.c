@@ -176,3 +176,60 @@ uint32_t occl_engine_ops(struct occl_engine *engine, struct occl_engine_op_view 
     }
     return count;
 }
+
+/* ---- ops of one job ---- */
+
+struct job_views_call {
+    struct occl_eng_call call;
+    const struct occl_eng_job *job;
+    struct occl_engine_op_view *views;
+    uint64_t comm_uid;
+    uint32_t per_comm, max;
+    uint32_t count;
+};
+
+/* The lists of communicators are the control loop's, which stands still meanwhile. */
+static bool job_views_step(struct occl_eng_lane *lane, struct occl_eng_call *call) {
+    struct job_views_call *c = call->arg;
+    uint32_t looked = 0, comms = 0;
+    (void)lane;
+    for (struct occl_eng_link *l = c->job->comms.next; l != &c->job->comms; l = l->next) {
+        struct occl_eng_comm *comm = OCCL_ENG_ENTRY(l, struct occl_eng_comm, job_link);
+        uint32_t of_comm = 0;
+        if (comm->uid < c->comm_uid)
+            continue;
+        /* Not the first one: its next turn begins with it. */
+        if (comms++ == VIEWS_PER_STEP || (looked && looked + c->per_comm > c->max)) {
+            c->comm_uid = comm->uid;
+            return true;
+        }
+        for (struct occl_eng_link *o = comm->ops.next;
+             o != &comm->ops && looked < c->max && of_comm < c->per_comm; o = o->next) {
+            struct occl_eng_op *op = OCCL_ENG_ENTRY(o, struct occl_eng_op, comm_link);
+            looked++;
+            if (op->state == OCCL_ENG_OP_FREE || op->state == OCCL_ENG_OP_ENDED)
+                continue;
+            view_op(op, &c->views[c->count++]);
+            of_comm++;
+        }
+    }
+    c->comm_uid = 0;
+    return true;
+}
+
+uint32_t occl_engine_job_ops(struct occl_engine *engine, uint64_t job_id, uint64_t *inout_comm_uid,
+                             uint32_t per_comm, struct occl_engine_op_view *out_ops, uint32_t max) {
+    const struct occl_eng_job *job = occl_eng_job_find(engine, job_id);
+    struct job_views_call c = {.job = job,
+                               .views = out_ops,
+                               .comm_uid = *inout_comm_uid,
+                               .per_comm = per_comm < max ? per_comm : max,
+                               .max = max};
+    *inout_comm_uid = 0;
+    if (!job || occl_peek64(&job->ops_live) == 0)
+        return 0;
+    c.call = (struct occl_eng_call){.step = job_views_step, .arg = &c};
+    (void)occl_eng_call(job->home, &c.call);
+    *inout_comm_uid = c.comm_uid;
+    return c.count;
+}

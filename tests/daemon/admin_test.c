@@ -58,8 +58,8 @@ static void answers_hold_the_promised_keys(void **state) {
          "job tenant comm comm_uid tag instance kind dtype redop count bytes root source "
          "destination state path arrived arrived_text missing missing_text waiting age_ns since_ns "
          "preemptions attempts strands strands_done step"},
-        {"why", "forming cycles failures culprits problem", "waits", "late"},
-        {"usage", "", "tenants",
+        {"why", "forming cycles failures culprits problem cut cut_total", "waits", "late"},
+        {"usage", "cut cut_total", "tenants",
          "tenant uid tag weight sessions comms regions registered_bytes registered_peak_bytes "
          "quota jobs"},
         {"config", "", "config", "name value origin reloadable accepts help"},

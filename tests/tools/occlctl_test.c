@@ -347,6 +347,8 @@ static void tables_are_for_people(void **state) {
     r = shell_expect(0, "%s ops", ctl);
     HAS(r->out, "waits for members");
     HAS(r->out, "4.0 KiB");
+    HAS(r->out, "left out: 3 ops of job bad?[31mname of tenant 1001:red\n"
+                "left out: 2 ops of job train-1 of tenant 1000\nleft out: 5 in all");
     r = shell_expect(0, "%s usage", ctl);
     HAS(r->out, "2.50 ms");
     HAS(r->out, "1001"); /* a tenant without jobs is there too */

@@ -99,6 +99,11 @@ static void launcher_errors_are_125(void **state) {
     (void)shell_expect(125, "%s run true", ctl);
     (void)shell_expect(125, "%s run -n 0 true", ctl);
     (void)shell_expect(125, "%s run -n x true", ctl);
+    (void)shell_expect(0, RUN "-n 64 true", ctl, fake);
+    r = shell_expect(125, RUN "-n 65 true", ctl, fake);
+    assert_non_null(strstr(r->err, "-n: expected a number from 1 to 64 (limit: the ranks of a "
+                                   "communicator on one node), found '65'"));
+    assert_nothing_left();
     (void)shell_expect(125, "%s run -n 2", ctl);
     (void)shell_expect(125, "%s run -n 2 --on-death=perhaps true", ctl);
     (void)shell_expect(125, "%s run --bogus -n 2 true", ctl);

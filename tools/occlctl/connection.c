@@ -7,6 +7,9 @@
 
 #include "client_lib/locate.h"
 #include "tools/occlctl/occlctl.h"
+#include "tools/occlctl/table.h"
+
+#define CUT_LINES_MAX 10
 
 int occl_ctl_exit_code(int status) {
     switch (status) {
@@ -53,6 +56,8 @@ static const char *hint_for_answer(int status, const char *verb) {
     bool set = verb && strcmp(verb, "set") == 0;
     if (status == OCCL_E_PERMISSION)
         return "`occlctl config` shows operator_group";
+    if (status == OCCL_E_BUSY)
+        return "ask again in a moment";
     if (status == OCCL_E_NOT_FOUND && set)
         return "`occlctl jobs` lists jobs, `occlctl usage` tenants, `occlctl set --help` keys";
     if (status == OCCL_E_NOT_FOUND)
@@ -150,6 +155,28 @@ json_t *occl_ctl_ask(const struct occl_ctl_options *options, struct occl_admin *
     return NULL;
 }
 
+/* What the daemon left out of its answer, behind all else: an answer that is not whole says so. */
+static void print_cut(FILE *out, const json_t *reply) {
+    const json_t *cut = json_object_get(reply, "cut");
+    size_t index;
+    json_t *entry;
+    json_array_foreach(cut, index, entry) {
+        if (index == CUT_LINES_MAX)
+            break;
+        (void)fprintf(out, "left out: %lld %s of job ", occl_table_integer(entry, "count"),
+                      occl_table_string(entry, "what")); /* stdout is checked at exit */
+        occl_table_safe_text(out, occl_table_string(entry, "job"));
+        (void)fputs(" of tenant ", out);
+        occl_table_safe_text(out, occl_table_string(entry, "tenant"));
+        (void)fputc('\n', out);
+    }
+    if (json_array_size(cut))
+        (void)fprintf(out,
+                      "left out: %lld in all; the share of a tenant in one answer is limited, "
+                      "--job and --comm look closer\n",
+                      occl_table_integer(reply, "cut_total")); /* as above */
+}
+
 static int ask_and_show(const struct occl_ctl_options *options, struct occl_admin *admin,
                         const char *verb, occl_ctl_show_function *show) {
     int code = OCCL_CTL_PROBLEM;
@@ -159,6 +186,7 @@ static int ask_and_show(const struct occl_ctl_options *options, struct occl_admi
     code = show(options->json ? NULL : stdout, options, reply);
     if (options->json)
         return occl_ctl_print_json(reply, code);
+    print_cut(stdout, reply);
     json_decref(reply);
     return code;
 }

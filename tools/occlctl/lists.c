@@ -116,10 +116,7 @@ static int show_ops(FILE *out, const struct occl_ctl_options *options, const jso
         {"STEP", "step", OCCL_TABLE_TEXT},
         {"JOB", "job", OCCL_TABLE_TEXT},
     };
-    int code = print_rows(out, options, json_object_get(reply, "ops"), columns, COUNT(columns));
-    if (out && json_is_true(json_object_get(reply, "truncated")))
-        (void)fputs("(more exist: filter with --job or --comm)\n", out); /* stdout: see above */
-    return code;
+    return print_rows(out, options, json_object_get(reply, "ops"), columns, COUNT(columns));
 }
 
 int occl_ctl_ops(const struct occl_ctl_options *options, int argc, char **argv) {

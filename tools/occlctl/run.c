@@ -77,8 +77,10 @@ static error_t parse_run(int key, char *arg, struct argp_state *state) {
     case KEY_RANKS: {
         long ranks = strtol(arg, &end, 10);
         if (end == arg || *end != '\0' || ranks < 1 || ranks > OCCL_RUN_RANKS_MAX)
-            argp_error(state, "-n wants a number from 1 to %d, found '%s'", OCCL_RUN_RANKS_MAX,
-                       arg);
+            argp_error(state,
+                       "-n: expected a number from 1 to %d (limit: the ranks of a communicator "
+                       "on one node), found '%s'",
+                       OCCL_RUN_RANKS_MAX, arg);
         options->ranks = (int)ranks;
         return 0;
     }

@@ -14,9 +14,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "shm_ipc/limits.h"
 #include "tools/occlctl/occlctl.h"
 
-#define OCCL_RUN_RANKS_MAX 1024
+/* The ranks form one communicator, on one node. */
+#define OCCL_RUN_RANKS_MAX OCCL_LOCAL_RANKS_MAX
 /* Survivors of a failed rank: the daemon tells them at once; then these, counted from the failure.
  */
 #define OCCL_RUN_TERM_AFTER_NS 5000000000ull
