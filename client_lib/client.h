@@ -34,6 +34,7 @@
 #include "shm_ipc/record.h"
 #include "shm_ipc/ring.h"
 #include "shm_ipc/session.h"
+#include "shm_ipc/tag_batch.h"
 #include "shm_ipc/wake.h"
 #include "shm_ipc/wire.h"
 
@@ -132,8 +133,18 @@ struct client_op {
 
 /* ---- communicators ---- */
 struct client_tag {
-    uint64_t name; /* peers << 32 | tag, + 1 so that 0 is an empty slot */
+    uint64_t name; /* peers << 32 | tag << 1 | receives, + 1 so that 0 is an empty slot */
     uint32_t next_instance;
+};
+/* Instance counters: an open-addressing table in the order of the names' hashes (tag_table.h), and
+ * this rank's part in forgetting what all ranks are done with (tags.c). comm.lock. */
+struct client_tags {
+    struct client_tag *slots;
+    uint32_t capacity; /* a power of two, or 0 */
+    uint32_t used;
+    uint32_t limit;   /* with so many counters this rank asks for a sweep */
+    uint32_t *starts; /* first instance of tags without a counter, by bucket; NULL: all 0 */
+    struct occl_tag_member member;
 };
 struct client_chunk {
     uint32_t slot; /* record whose op uses the chunk */
@@ -166,8 +177,7 @@ struct client_comm {
     uint32_t splits;
     uint32_t last_path;
     pthread_mutex_t lock;
-    struct client_tag *tags; /* open addressing, power of two */
-    uint32_t tags_capacity, tags_used;
+    struct client_tags tags;
     uint32_t untagged_next; /* changed with and without the lock: enter_joined_run */
     struct client_chunk chunks[OCCL_PAYLOAD_CHUNKS];
     uint32_t chunk_next;
@@ -295,9 +305,14 @@ void client_comms_in_child(void); /* fork: every handle becomes stale */
 int client_probe_peers(struct client_comm *comm);
 
 /* tags.c: takes the next instance of the op's (peers, tag), or gives the last one back when the op
- * was not submitted after all; comm->lock is held. */
+ * was not submitted after all; comm->lock is held in between, too. */
 int client_tag_next(struct client_op *op, uint32_t *out_instance);
 void client_tag_back(struct client_op *op, uint32_t instance);
+/* Takes part in what members agree on, for a rank that waits. Does not block. */
+void client_tags_visit(struct client_comm *comm);
+void client_tags_init(struct client_comm *comm); /* its page is mapped */
+void client_tags_free(struct client_comm *comm);
+void client_tags_in_child(struct client_comm *comm);
 
 /* op.c */
 /* A new op of the pool, held by the caller. generation: of the handle that comm was got by; the

@@ -142,15 +142,15 @@ static int open_page(struct client_comm *comm, const struct occl_msg_comm *reply
                            OCCL_ABI_VERSION);
     }
     comm->m.page_bytes = reply->page_bytes;
+    client_tags_init(comm);
     return OCCL_OK;
 }
 
 static void comm_reset(struct client_comm *comm) {
-    free(comm->tags);
+    client_tags_free(comm);
     free(comm->members);
-    comm->tags = NULL;
     comm->members = NULL;
-    comm->tags_capacity = comm->tags_used = comm->untagged_next = 0;
+    comm->untagged_next = 0;
     comm->splits = 0;
     comm->last_path = CLIENT_PATH_NONE;
     comm->event_set = comm->ended = 0;
@@ -296,7 +296,7 @@ void client_comms_in_child(void) {
         comm->refs = 0;
         comm->ops = NULL;
         /* Another thread may have been about to free or replace them: they stay where they are. */
-        comm->tags = NULL;
+        client_tags_in_child(comm);
         comm->members = NULL;
         comm->generation += comm->generation & 1;
     }

@@ -70,9 +70,10 @@ struct occl_buffer_ref {
 OCCL_ABI_SIZE(occl_buffer_ref, 16);
 
 /* Name of an op inside a communicator. Collectives: peers is OCCL_PEERS_ALL. Point to point:
- * peers = source << 16 | destination. instance counts the ops of this (peers, tag) and wraps; at
- * most 2^22 instances of one tag are alive, so the wrap is never ambiguous. Tag 0 is the untagged
- * stream; tags are below OCCL_TAG_LIMIT. */
+ * peers = source << 16 | destination. instance counts the ops of this (peers, tag), skips numbers
+ * when the tag was forgotten in between (tag_batch.h) and wraps; at most 2^22 instances of one tag
+ * are alive, so the wrap is never ambiguous. Tag 0 is the untagged stream; tags are below
+ * OCCL_TAG_LIMIT. */
 #define OCCL_TAG_LIMIT 0x80000000u
 #define OCCL_PEERS_ALL 0xffffffffu
 struct occl_op_key {

@@ -65,9 +65,9 @@
 #define OCCL_WEIGHT_MAX 1000
 /* Default quotas per tenant (all settable, daemon/config). */
 #define OCCL_QUOTA_OPS 65536
-/* Distinct tags of a communicator, which a rank counts until the communicator ends: 16 bytes each
- * in the client's own memory. A program that makes a new tag for every step must be far from the
- * end. */
+/* Tags of a communicator that a rank counts because not all ranks are known to be done with them:
+ * 16 to 64 bytes each in the client's own memory. Ranks that are far ahead of one that does not
+ * come must be far from the end. */
 #define OCCL_QUOTA_LIVE_TAGS (1u << 20)
 
 #ifndef __CUDACC__

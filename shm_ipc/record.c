@@ -28,7 +28,9 @@ void occl_comm_page_layout(uint32_t ranks, uint64_t comm_uid, struct occl_comm_p
     h.records = OCCL_RECORDS;
     h.record_stride = (uint32_t)occl_record_stride(ranks);
     h.notes_offset = sizeof h;
-    h.claims_offset = round_up(h.notes_offset + ranks * sizeof(struct occl_rank_note), 4096);
+    h.tags_offset = h.notes_offset + ranks * sizeof(struct occl_rank_note);
+    h.claims_offset =
+        round_up(h.tags_offset + OCCL_TAG_BATCH_BYTES + ranks * OCCL_TAG_VOTE_BYTES, 4096);
     h.records_offset =
         round_up(h.claims_offset + (uint64_t)OCCL_CLAIMS * sizeof(struct occl_claim), 4096);
     h.payload_offset = round_up(h.records_offset + (uint64_t)h.records * h.record_stride, 4096);
@@ -53,7 +55,7 @@ int occl_records_open(void *base, uint64_t mapped_bytes, struct occl_records *ou
         expected.record_stride != found.record_stride || expected.records != found.records ||
         expected.records_offset != found.records_offset ||
         expected.claims_offset != found.claims_offset ||
-        expected.notes_offset != found.notes_offset ||
+        expected.notes_offset != found.notes_offset || expected.tags_offset != found.tags_offset ||
         expected.payload_offset != found.payload_offset ||
         expected.payload_stride != found.payload_stride ||
         expected.payload_chunk_bytes != found.payload_chunk_bytes)
@@ -66,6 +68,7 @@ int occl_records_open(void *base, uint64_t mapped_bytes, struct occl_records *ou
     out->records_offset = expected.records_offset;
     out->claims_offset = expected.claims_offset;
     out->notes_offset = expected.notes_offset;
+    out->tags_offset = expected.tags_offset;
     out->payload_offset = expected.payload_offset;
     out->payload_stride = expected.payload_stride;
     out->payload_chunk_bytes = expected.payload_chunk_bytes;

@@ -249,7 +249,8 @@ struct occl_comm_page {
     uint32_t payload_chunk_bytes;
     /* cache line 1 .. */
     uint64_t claims_offset; /* OCCL_CLAIMS of them */
-    uint32_t reserved0[12];
+    uint64_t tags_offset;   /* struct occl_tag_batch (tag_batch.h) */
+    uint32_t reserved0[10];
     /* cache line 2 */
     uint32_t comm_state; /* kind:8 | status:8 | rank:16, built with OCCL_REC_WORD */
     uint32_t reserved1;
@@ -261,6 +262,9 @@ struct occl_comm_page {
 };
 OCCL_ABI_SIZE(occl_comm_page, 256);
 OCCL_ABI_AT(occl_comm_page, comm_state, 128);
+/* What members agree with on tags to forget: the batch, then a vote for each rank (tag_batch.h). */
+#define OCCL_TAG_BATCH_BYTES (3 * OCCL_CACHE_LINE_BYTES)
+#define OCCL_TAG_VOTE_BYTES (4 * OCCL_CACHE_LINE_BYTES)
 
 /* ---- geometry ---- */
 /* A rank may send to itself, also in a communicator of one: a record has at least two lines. */
@@ -285,6 +289,7 @@ struct occl_records {
     uint64_t records_offset;
     uint64_t claims_offset;
     uint64_t notes_offset;
+    uint64_t tags_offset;
     uint64_t payload_offset;
     uint32_t payload_stride;
     uint32_t payload_chunk_bytes;
@@ -346,6 +351,10 @@ struct occl_place {
 };
 /* Slot and print of a key. */
 struct occl_place occl_place_of(struct occl_op_key key);
+/* Tag of the print of a collective with a tag. */
+static inline uint32_t occl_print_tag(uint64_t print) {
+    return (uint32_t)(print >> 16) & (OCCL_TAG_LIMIT - 1);
+}
 
 enum occl_enter {
     OCCL_ENTER_CLAIMED = 0, /* first of its op here */

@@ -15,6 +15,7 @@
 #include "shm_ipc/record.h"
 #include "shm_ipc/session.h"
 #include "shm_ipc/status.h"
+#include "shm_ipc/tag_batch.h"
 #include "shm_ipc/wire.h"
 
 struct text {
@@ -154,9 +155,19 @@ static void list_record(struct text *text) {
     M(occl_comm_page, payload_stride)
     M(occl_comm_page, payload_chunk_bytes)
     M(occl_comm_page, claims_offset)
+    M(occl_comm_page, tags_offset)
     M(occl_comm_page, comm_state)
     M(occl_comm_page, dead_mask)
     M(occl_comm_page, probe_nonce)
+    S(occl_tag_batch)
+    M(occl_tag_batch, word)
+    M(occl_tag_batch, voted)
+    M(occl_tag_batch, acted)
+    M(occl_tag_batch, advance)
+    S(occl_tag_vote)
+    M(occl_tag_vote, stale)
+    M(occl_tag_vote, digest)
+    M(occl_tag_vote, reach)
 }
 
 static void list_messages(struct text *text) {

@@ -9,6 +9,7 @@
 #include "shm_ipc/ring.h"
 #include "shm_ipc/session.h"
 #include "shm_ipc/status.h"
+#include "shm_ipc/tag_batch.h"
 #include "shm_ipc/wake.h"
 #include "shm_ipc/wire.h"
 

@@ -313,7 +313,10 @@ static void layout_fits_and_is_aligned(void **state) {
         assert_int_equal(h.payload_stride % OCCL_CACHE_LINE_BYTES, 0);
         assert_int_equal(h.records, OCCL_RECORDS);
         assert_true(h.notes_offset >= sizeof h);
-        assert_true(h.notes_offset + ranks * sizeof(struct occl_rank_note) <= h.claims_offset);
+        assert_true(h.notes_offset + ranks * sizeof(struct occl_rank_note) <= h.tags_offset);
+        assert_int_equal(h.tags_offset % OCCL_CACHE_LINE_BYTES, 0);
+        assert_true(h.tags_offset + OCCL_TAG_BATCH_BYTES + ranks * OCCL_TAG_VOTE_BYTES <=
+                    h.claims_offset);
         assert_true(h.claims_offset + OCCL_CLAIMS * sizeof(struct occl_claim) <= h.records_offset);
         assert_true(h.records_offset + h.records * (uint64_t)h.record_stride <= h.payload_offset);
         assert_true(h.payload_offset + ranks * (uint64_t)h.payload_stride <= h.page_bytes);
