@@ -106,7 +106,8 @@ static void begin_drain(struct occl_daemon *daemon) {
     daemon->drain_deadline_ns = now + daemon->config.drain_timeout_ns;
     occl_rendezvous_refuse_all(daemon);
     HASH_ITER (in_daemon, daemon->sessions, session, next) {
-        if (!session->job)
+        /* Without a page: its HELLO was refused in this round. */
+        if (!session->job || !session->page)
             continue;
         occl_publish32(&session->page->session_state, OCCL_SESSION_DRAINING);
         occl_session_event(session, OCCL_EVENT_SHUTDOWN, 0, OCCL_RANK_NONE, (uint32_t)getpid(),
@@ -210,11 +211,11 @@ static int take_signals(struct occl_daemon *daemon, struct occl_detail *detail) 
 
 /* ---- creation ---- */
 
-static int make_loop(struct occl_daemon *daemon, struct occl_detail *detail) {
-    const struct occl_loop_ops *wanted = NULL;
-    if (strcmp(daemon->config.loop, "io_uring") == 0)
+static int make_loop(struct occl_daemon *daemon, const struct occl_loop_ops *wanted,
+                     struct occl_detail *detail) {
+    if (!wanted && strcmp(daemon->config.loop, "io_uring") == 0)
         wanted = occl_loop_uring();
-    else if (strcmp(daemon->config.loop, "epoll") == 0)
+    else if (!wanted && strcmp(daemon->config.loop, "epoll") == 0)
         wanted = occl_loop_epoll();
     int status = occl_loop_create(daemon->clock, wanted, &daemon->loop, &daemon->loop_refused);
     if (status != OCCL_OK)
@@ -226,12 +227,13 @@ static int make_loop(struct occl_daemon *daemon, struct occl_detail *detail) {
     return OCCL_OK;
 }
 
-static int make_engine(struct occl_daemon *daemon, struct occl_detail *detail) {
+static int make_engine(struct occl_daemon *daemon, bool driven, struct occl_detail *detail) {
     static const struct occl_engine_events events = {lane_fault};
     struct occl_engine_config config = {
         .lanes = daemon->lanes,
         .lane_cpus = daemon->lanes_bound ? daemon->lane_cpus : NULL,
         .ordered = daemon->ordered,
+        .driven = driven,
         .ageing_ns = daemon->config.ageing_ns,
         .patience_min_ns = daemon->config.patience_min_ns,
         .patience_max_ns = daemon->config.patience_max_ns,
@@ -259,6 +261,7 @@ static void adopt(struct occl_daemon *daemon, const struct occl_daemon_options *
         daemon->sources = *options->sources;
     daemon->clock = options->clock;
     daemon->log = options->log;
+    daemon->identity = options->identity ? *options->identity : occl_identity_system();
     daemon->ordered = options->ordered;
     daemon->private_mode = options->private_mode;
     daemon->signal_fd = -1;
@@ -274,7 +277,9 @@ static void adopt(struct occl_daemon *daemon, const struct occl_daemon_options *
     TAILQ_INIT(&daemon->admins);
     STAILQ_INIT(&daemon->ending);
     occl_ticks_calibrate(daemon->clock, CALIBRATION_NS, &daemon->scale);
-    occl_placement_choose(daemon);
+    daemon->lanes = options->driven_lanes;
+    if (!daemon->lanes)
+        occl_placement_choose(daemon);
     occl_identity_find_operators(daemon);
 }
 
@@ -284,14 +289,14 @@ int occl_daemon_create(const struct occl_daemon_options *options, struct occl_da
     if (!daemon)
         return occl_detail_set(detail, OCCL_E_NO_MEMORY, errno, "no memory for the daemon");
     adopt(daemon, options);
-    int status = make_loop(daemon, detail);
+    int status = make_loop(daemon, options->loop_ops, detail);
     /* Before there are lanes: they inherit the signal mask and the guard. */
     if (status == OCCL_OK && options->take_signals)
         status = take_signals(daemon, detail);
     if (status == OCCL_OK && (status = occl_guard_install()) != OCCL_OK)
         (void)occl_detail_set(detail, status, errno, "bus errors cannot be guarded");
     if (status == OCCL_OK)
-        status = make_engine(daemon, detail);
+        status = make_engine(daemon, options->driven_lanes > 0, detail);
     if (status == OCCL_OK && (status = occl_stall_create(daemon)) != OCCL_OK)
         (void)occl_detail_set(detail, status, 0, "no memory for the stall scan");
     if (status == OCCL_OK && (status = occl_admin_create(daemon)) != OCCL_OK)

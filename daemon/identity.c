@@ -38,10 +38,11 @@ struct pidfd_info_v0 {
 #define PIDFD_GET_INFO_V0 _IOWR(0xff, 11, struct pidfd_info_v0)
 #define PROCESS_EXITING_FLAG 0x4ul
 
-int occl_identity_read(struct occl_session *session, struct occl_detail *detail) {
+static int system_read(void *self, struct occl_session *session, struct occl_detail *detail) {
     struct ucred cred;
     socklen_t bytes = sizeof cred;
     int fd = session->socket_watch.fd;
+    (void)self;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) < 0)
         return occl_detail_set(detail, OCCL_E_INTERNAL, errno, "no credentials of the peer");
     session->pid = cred.pid;
@@ -128,8 +129,9 @@ static uid_t process_uid(pid_t pid) {
     return stat(path, &st) == 0 ? st.st_uid : (uid_t)-1;
 }
 
-int occl_identity_finish(struct occl_session *session, struct occl_detail *detail) {
+static int system_finish(void *self, struct occl_session *session, struct occl_detail *detail) {
     int pidfd = -1;
+    (void)self;
     socklen_t bytes = sizeof pidfd;
     int fd = session->socket_watch.fd;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &bytes) == 0) {
@@ -192,9 +194,11 @@ static void describe_exit(int code, char *out_text, uint32_t bytes) {
     }
 }
 
-void occl_identity_exit_cause(const struct occl_session *session, char *out_text, uint32_t bytes) {
+static void system_exit_cause(void *self, const struct occl_session *session, char *out_text,
+                              uint32_t bytes) {
     struct pidfd_info_v0 info;
     char text[1024];
+    (void)self;
     memset(&info, 0, sizeof info);
     info.mask = PIDFD_INFO_EXIT_CODE;
     if (session->pidfd >= 0 && ioctl(session->pidfd, PIDFD_GET_INFO_V0, &info) == 0 &&
@@ -220,12 +224,9 @@ void occl_identity_exit_cause(const struct occl_session *session, char *out_text
     (void)snprintf(out_text, bytes, "cause unknown");
 }
 
-bool occl_identity_has_exited(const struct occl_session *session) {
-    return pidfd_has_exited(session->pidfd);
-}
-
-bool occl_identity_is_exiting(const struct occl_session *session) {
+static bool system_is_exiting(void *self, const struct occl_session *session) {
     char text[1024];
+    (void)self;
     if (!read_stat(session, text, sizeof text))
         return true;
     const char *flags = stat_field(text, 9);
@@ -244,9 +245,10 @@ static bool kill_is_pending(const char *status) {
     return false;
 }
 
-char occl_identity_process_state(const struct occl_session *session, bool *out_killed) {
+static char system_process_state(void *self, const struct occl_session *session, bool *out_killed) {
     char path[64];
     char text[4096];
+    (void)self;
     if (out_killed)
         *out_killed = false;
     if (pidfd_has_exited(session->pidfd))
@@ -259,6 +261,47 @@ char occl_identity_process_state(const struct occl_session *session, bool *out_k
     if (out_killed && read_file(path, text, sizeof text) > 0)
         *out_killed = kill_is_pending(text);
     return state;
+}
+
+struct occl_identity occl_identity_system(void) {
+    static const struct occl_identity_ops ops = {
+        .read = system_read,
+        .finish = system_finish,
+        .exit_cause = system_exit_cause,
+        .is_exiting = system_is_exiting,
+        .process_state = system_process_state,
+    };
+    return (struct occl_identity){&ops, NULL};
+}
+
+/* ---- the door ---- */
+
+static const struct occl_identity *door_of(const struct occl_session *session) {
+    return &session->daemon->identity;
+}
+
+int occl_identity_read(struct occl_session *session, struct occl_detail *detail) {
+    return door_of(session)->ops->read(door_of(session)->self, session, detail);
+}
+
+int occl_identity_finish(struct occl_session *session, struct occl_detail *detail) {
+    return door_of(session)->ops->finish(door_of(session)->self, session, detail);
+}
+
+void occl_identity_exit_cause(const struct occl_session *session, char *out_text, uint32_t bytes) {
+    door_of(session)->ops->exit_cause(door_of(session)->self, session, out_text, bytes);
+}
+
+bool occl_identity_has_exited(const struct occl_session *session) {
+    return pidfd_has_exited(session->pidfd);
+}
+
+bool occl_identity_is_exiting(const struct occl_session *session) {
+    return door_of(session)->ops->is_exiting(door_of(session)->self, session);
+}
+
+char occl_identity_process_state(const struct occl_session *session, bool *out_killed) {
+    return door_of(session)->ops->process_state(door_of(session)->self, session, out_killed);
 }
 
 const char *occl_identity_state_word(char state) {

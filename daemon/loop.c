@@ -50,11 +50,11 @@ int occl_loop_create(const struct occl_clock *clock, const struct occl_loop_ops 
         return OCCL_E_NO_MEMORY;
     loop->clock = clock;
     loop->ops = wanted ? wanted : occl_loop_uring();
-    int rc = loop->ops->open(&loop->state);
+    int rc = loop->ops->open(loop->ops, &loop->state);
     if (rc < 0 && !wanted && forbidden(-rc)) {
         refused = -rc;
         loop->ops = occl_loop_epoll();
-        rc = loop->ops->open(&loop->state);
+        rc = loop->ops->open(loop->ops, &loop->state);
     }
     if (rc < 0) {
         free(loop);

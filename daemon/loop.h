@@ -14,7 +14,8 @@
  * again. The loop never wakes by itself: without watches that become ready and without timers it
  * sleeps in the kernel for ever.
  *
- * Backends. loop_uring.c and loop_epoll.c. The conformance test of tests/daemon runs on both. */
+ * Backends. loop_uring.c and loop_epoll.c. The conformance test of tests/daemon runs on both. The
+ * simulator brings a third one (tools/sim/host_kernel.c), which decides what is reported when. */
 #ifndef DAEMON_LOOP_H
 #define DAEMON_LOOP_H
 
@@ -56,8 +57,9 @@ struct occl_loop_report {
  * back with each report. All slots of the table are mandatory. */
 struct occl_loop_ops {
     const char *name; /* as `occlctl status` prints it */
-    /* Negated errno when the kernel refuses. */
-    int (*open)(void **out_state);
+    /* Negated errno when the kernel refuses. ops is the table itself: a backend with a world of its
+     * own (the simulator's) embeds the table and finds the rest around it. */
+    int (*open)(const struct occl_loop_ops *ops, void **out_state);
     void (*close)(void *state);
     /* Asks for one report of `events`; the loop arms again after the handler. */
     int (*arm)(void *state, int fd, uint32_t events, uint64_t cookie);

@@ -13,7 +13,8 @@ struct epoll_state {
     int fd;
 };
 
-static int epoll_open(void **out_state) {
+static int epoll_open(const struct occl_loop_ops *ops, void **out_state) {
+    (void)ops;
     struct epoll_state *state = malloc(sizeof *state);
     if (!state)
         return -ENOMEM;

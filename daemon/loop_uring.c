@@ -14,7 +14,8 @@
 /* Completions of removals; no slot has generation and number zero. */
 #define COOKIE_NONE 0u
 
-static int uring_open(void **out_state) {
+static int uring_open(const struct occl_loop_ops *ops, void **out_state) {
+    (void)ops;
     struct io_uring *ring = calloc(1, sizeof *ring);
     if (!ring)
         return -ENOMEM;

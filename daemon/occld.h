@@ -55,6 +55,22 @@
 struct occl_session;
 struct occl_rendezvous;
 
+/* The identity door: what the kernel says of a process. identity.c holds the system's side, behind
+ * the functions of the same names there; the simulator passes processes of its own. A pidfd is a
+ * descriptor that becomes readable when the process has exited, on both sides. */
+struct occl_identity_ops {
+    int (*read)(void *self, struct occl_session *session, struct occl_detail *detail);
+    int (*finish)(void *self, struct occl_session *session, struct occl_detail *detail);
+    void (*exit_cause)(void *self, const struct occl_session *session, char *out_text,
+                       uint32_t bytes);
+    bool (*is_exiting)(void *self, const struct occl_session *session);
+    char (*process_state)(void *self, const struct occl_session *session, bool *out_killed);
+};
+struct occl_identity {
+    const struct occl_identity_ops *ops;
+    void *self;
+};
+
 struct occl_listener {
     struct occl_daemon *daemon;
     struct occl_watch watch;
@@ -263,6 +279,7 @@ struct occl_daemon {
     struct occl_config_sources sources;
     const struct occl_clock *clock;
     struct occl_log *log;
+    struct occl_identity identity;
     struct occl_loop *loop;
     int loop_refused; /* errno of io_uring_setup when epoll took its place */
     struct occl_ticks_scale scale;
@@ -318,8 +335,14 @@ struct occl_daemon_options {
     const struct occl_clock *clock;            /* outlives the daemon, as does the log */
     struct occl_log *log;
     bool ordered, private_mode;
-    bool
-        take_signals; /* SIGTERM, SIGINT, SIGHUP by signalfd: block them before any thread starts */
+    /* SIGTERM, SIGINT, SIGHUP by signalfd: block them before any thread starts */
+    bool take_signals;
+    /* For a caller that is the world around the daemon (the simulator). NULL: the kernel's. */
+    const struct occl_loop_ops *loop_ops;
+    const struct occl_identity *identity;
+    /* 0: lanes are threads, placed by configuration and machine. Else this many lanes without
+     * threads, which the caller moves on with occl_engine_turn. */
+    uint32_t driven_lanes;
 };
 /* Loop, engine and listening sockets. On failure nothing is left behind and detail says why. */
 int occl_daemon_create(const struct occl_daemon_options *options, struct occl_daemon **out_daemon,
@@ -356,6 +379,8 @@ int occl_server_open(struct occl_daemon *daemon, struct occl_detail *detail);
 void occl_server_close(struct occl_daemon *daemon);
 
 /* ---- identity.c: who is at the other end, from the kernel ---- */
+/* The system's side of the door. */
+struct occl_identity occl_identity_system(void);
 /* Fills pid, uid, gid and, where the kernel has SO_PEERPIDFD, pidfd. */
 int occl_identity_read(struct occl_session *session, struct occl_detail *detail);
 /* Looks the operator group up. At start and reload only: name services may block. */

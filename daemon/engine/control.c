@@ -19,6 +19,8 @@ int occl_eng_call(struct occl_eng_lane *lane, struct occl_eng_call *call) {
     /* One control loop, one call at a time. */
     OCCL_ASSERT(occl_claim64(&lane->call, &expected, (uint64_t)(uintptr_t)call));
     occl_eng_nudge(lane);
+    while (lane->engine->config.driven && !occl_observe32(&call->done))
+        (void)occl_eng_lane_turn(lane);
     for (uint32_t i = 0; i < LOOKS_BEFORE_SLEEP && !occl_observe32(&call->done); i++)
         occl_relax();
     /* The word is on this thread's stack: no client can reach it. */

@@ -86,7 +86,7 @@ static void free_engine(struct occl_engine *engine, uint32_t started) {
     for (uint32_t i = 0; i < started; i++) {
         struct occl_eng_call call = {.step = stop_step};
         (void)occl_eng_call(&engine->lanes[i], &call);
-        OCCL_ASSERT(pthread_join(engine->lanes[i].thread, NULL) == 0);
+        OCCL_ASSERT(engine->config.driven || pthread_join(engine->lanes[i].thread, NULL) == 0);
     }
     for (uint32_t i = 0; engine->lanes && i < engine->lane_count; i++) {
         occl_sched_destroy(engine->lanes[i].sched);
@@ -153,7 +153,7 @@ int occl_engine_create(const struct occl_engine_config *config, const struct occ
     uint32_t started = 0;
     while (status == OCCL_OK && started < engine->lane_count) {
         struct occl_eng_lane *lane = &engine->lanes[started];
-        if (pthread_create(&lane->thread, NULL, occl_eng_lane_main, lane) != 0)
+        if (!config->driven && pthread_create(&lane->thread, NULL, occl_eng_lane_main, lane) != 0)
             status = OCCL_E_NO_MEMORY;
         else
             started++;
@@ -165,6 +165,11 @@ int occl_engine_create(const struct occl_engine_config *config, const struct occ
     engine->config.lane_cpus = NULL; /* the caller's array; copied into the lanes */
     *out_engine = engine;
     return OCCL_OK;
+}
+
+bool occl_engine_turn(struct occl_engine *engine, uint32_t lane) {
+    OCCL_ASSERT(engine->config.driven && lane < engine->lane_count);
+    return occl_eng_lane_turn(&engine->lanes[lane]);
 }
 
 void occl_engine_destroy(struct occl_engine *engine) {

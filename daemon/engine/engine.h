@@ -40,6 +40,7 @@ struct occl_engine_config {
     uint32_t lanes;            /* 1..64 */
     const uint32_t *lane_cpus; /* one CPU number per lane, or NULL: not bound */
     bool ordered;              /* negative control: serve each rank strictly in submission order */
+    bool driven; /* lanes have no threads: the control loop's own moves them on (simulator) */
     uint64_t ageing_ns; /* a runnable lower class gets one slice per this time; default 10 ms */
     uint64_t patience_min_ns, patience_max_ns;
     uint64_t ops_max; /* ops in the table at once, over all tenants: allocated at creation */
@@ -50,6 +51,9 @@ int occl_engine_create(const struct occl_engine_config *config, const struct occ
                        struct occl_engine **out_engine);
 /* Stops and joins the lanes; incomplete ring ops end with OCCL_E_SHUTTING_DOWN first. */
 void occl_engine_destroy(struct occl_engine *engine);
+/* Driven lanes only: what the lane's thread would do in one round (everything that waits, one
+ * slice), or nothing while it sleeps. False: it sleeps, until a doorbell or a call wakes it. */
+bool occl_engine_turn(struct occl_engine *engine, uint32_t lane);
 
 /* ---- jobs: unit of weight, class and metering ---- */
 struct occl_engine_job_config {
@@ -99,8 +103,10 @@ struct occl_engine_comm_config {
 };
 int occl_engine_comm_add(struct occl_engine *engine, const struct occl_engine_comm_config *config);
 /* Ends every ring op of the communicator with `status` about `about_rank` (exactly one completion
- * per submitted member) and refuses new ones with the same status. Records are the caller's: it has
- * set comm_state and sweeps them (occl_sweep_records in daemon/comm). Idempotent. */
+ * per submitted member) and refuses new ones with the same status. Records are the caller's: when
+ * the communicator has ended it has set comm_state and sweeps them; those that it leaves alone are
+ * executed as before, for ring ops also end when only one of them needs a member that has left.
+ * Idempotent. */
 void occl_engine_comm_fail(struct occl_engine *engine, uint64_t comm_uid, int status,
                            uint32_t about_rank);
 void occl_engine_comm_remove(struct occl_engine *engine, uint64_t comm_uid);
@@ -147,6 +153,7 @@ struct occl_engine_counters {
     uint64_t submit_to_start_ns_p50, switch_ns_p50; /* measured, 0 before the first op */
     uint64_t ignored;                               /* EXECUTE that named nothing to do */
     uint64_t system_calls;                          /* yields, sleeps and wakes of lanes */
+    uint64_t jobs, sessions, comms, ops;            /* held now */
 };
 void occl_engine_counters(struct occl_engine *engine, struct occl_engine_counters *out_counters);
 

@@ -53,7 +53,11 @@ static uint64_t median_ns(const struct occl_engine *engine, size_t offset) {
 }
 
 void occl_engine_counters(struct occl_engine *engine, struct occl_engine_counters *out_counters) {
-    struct occl_engine_counters sum = {.doorbells = engine->doorbells};
+    struct occl_engine_counters sum = {.doorbells = engine->doorbells,
+                                       .jobs = engine->jobs_live,
+                                       .sessions = occl_peek32(&engine->sessions_live),
+                                       .comms = HASH_COUNT(engine->comm_table),
+                                       .ops = occl_peek64(&engine->ops_live)};
     for (uint32_t i = 0; i < engine->lane_count; i++) {
         const struct occl_eng_lane_counters *c = &engine->lanes[i].counters;
         sum.ops_completed += occl_peek64(&c->ops_completed);

@@ -324,6 +324,9 @@ struct occl_eng_lane {
     uint32_t grants_seen;
     uint64_t gated_since_ns;
     bool stopping;
+    bool asleep; /* driven: between two turns, until the parker's word is no longer sleep_token */
+    uint32_t sleep_token;
+    uint64_t slept_ns;
     struct occl_eng_run scratch; /* an op that is executed at once */
     struct occl_eng_lane_counters counters;
 };
@@ -376,6 +379,8 @@ struct occl_eng_job *occl_eng_job_find(struct occl_engine *engine, uint64_t job_
 
 /* ---- lane.c ---- */
 void *occl_eng_lane_main(void *lane);
+/* One round of a driven lane. False: it sleeps. */
+bool occl_eng_lane_turn(struct occl_eng_lane *lane);
 
 /* ---- intake.c: submission rings ---- */
 /* One bounded visit to each session of the lane. True when an entry was taken. */
@@ -513,8 +518,15 @@ void occl_eng_record_abort(struct occl_eng_lane *lane, struct occl_eng_run *run,
 void occl_eng_sample(uint64_t *buckets, uint64_t ns);
 /* An op whose last member wrote submit_ticks (a client's number) starts at now_ticks. */
 void occl_eng_started(struct occl_eng_lane *lane, uint64_t submit_ticks, uint64_t now_ticks);
+/* Read inline where ticks are the processor's; else from the clock, which may be a virtual one. */
+static inline uint64_t occl_eng_ticks(const struct occl_eng_lane *lane) {
+    const struct occl_clock *clock = lane->engine->clock;
+    if (clock->ticks_source == OCCL_TICKS_TSC)
+        return occl_ticks(OCCL_TICKS_TSC);
+    return occl_clock_ticks(clock);
+}
 static inline uint64_t occl_eng_now_ns(const struct occl_eng_lane *lane) {
-    return occl_ticks_to_ns(&lane->engine->scale, occl_ticks(lane->engine->clock->ticks_source));
+    return occl_ticks_to_ns(&lane->engine->scale, occl_eng_ticks(lane));
 }
 static inline void occl_eng_bump(uint64_t *counter, uint64_t by) {
     occl_note64(counter, *counter + by); /* single writer */

@@ -46,24 +46,36 @@ static bool has_work(struct occl_eng_lane *lane) {
             occl_look32(&engine->grants_version) != lane->grants_seen);
 }
 
-/* Announce, look again, sleep: see shm_ipc/wake.h. */
-static void park(struct occl_eng_lane *lane) {
-    struct occl_eng_link *l;
-    uint32_t token = occl_parker_prepare(&lane->parker);
-    uint64_t limit_ns =
-        occl_eng_list_empty(&lane->gated) ? UINT64_MAX : lane->engine->config.ageing_ns;
-    for (l = lane->sessions.next; l != &lane->sessions; l = l->next)
+/* Announce, look again: see shm_ipc/wake.h. True: the lane may sleep while the parker's word says
+ * *out_token. */
+static bool lie_down(struct occl_eng_lane *lane, uint32_t *out_token) {
+    *out_token = occl_parker_prepare(&lane->parker);
+    for (struct occl_eng_link *l = lane->sessions.next; l != &lane->sessions; l = l->next)
         occl_doorbell_arm(
             &OCCL_ENG_ENTRY(l, struct occl_eng_session, lane_link)->page->daemon_sleeping);
-    if (!has_work(lane)) {
-        occl_eng_bump(&lane->counters.lane_sleeps, 1);
-        occl_eng_bump(&lane->counters.system_calls, 1);
-        occl_parker_park(&lane->parker, token, limit_ns);
-        occl_eng_bump(&lane->counters.lane_wakeups, 1);
-    }
-    for (l = lane->sessions.next; l != &lane->sessions; l = l->next)
+    return !has_work(lane);
+}
+
+static void get_up(struct occl_eng_lane *lane) {
+    for (struct occl_eng_link *l = lane->sessions.next; l != &lane->sessions; l = l->next)
         occl_doorbell_disarm(
             &OCCL_ENG_ENTRY(l, struct occl_eng_session, lane_link)->page->daemon_sleeping);
+}
+
+/* Ops that the meter keeps back get their slice by age. */
+static uint64_t sleep_limit_ns(const struct occl_eng_lane *lane) {
+    return occl_eng_list_empty(&lane->gated) ? UINT64_MAX : lane->engine->config.ageing_ns;
+}
+
+static void park(struct occl_eng_lane *lane) {
+    uint32_t token;
+    if (lie_down(lane, &token)) {
+        occl_eng_bump(&lane->counters.lane_sleeps, 1);
+        occl_eng_bump(&lane->counters.system_calls, 1);
+        occl_parker_park(&lane->parker, token, sleep_limit_ns(lane));
+        occl_eng_bump(&lane->counters.lane_wakeups, 1);
+    }
+    get_up(lane);
 }
 
 /* One step of having nothing to do: spin while cores are free, then yield some times, then sleep.
@@ -102,6 +114,23 @@ static bool attend(struct occl_eng_lane *lane) {
         busy |= occl_eng_regate(lane, occl_eng_now_ns(lane));
     occl_eng_flush(lane);
     return busy;
+}
+
+bool occl_eng_lane_turn(struct occl_eng_lane *lane) {
+    if (lane->asleep && occl_parker_prepare(&lane->parker) == lane->sleep_token &&
+        occl_eng_now_ns(lane) - lane->slept_ns < sleep_limit_ns(lane))
+        return false;
+    if (lane->asleep)
+        get_up(lane);
+    lane->asleep = false;
+    bool busy = attend(lane);
+    if (occl_eng_visit(lane) || busy)
+        return true;
+    lane->asleep = lie_down(lane, &lane->sleep_token);
+    lane->slept_ns = occl_eng_now_ns(lane);
+    if (!lane->asleep)
+        get_up(lane);
+    return !lane->asleep;
 }
 
 void *occl_eng_lane_main(void *argument) {

@@ -94,7 +94,7 @@ static void fill_from_op(struct occl_eng_lane *lane, struct occl_eng_run *run,
 int occl_eng_run_at_once(struct occl_eng_lane *lane, struct occl_eng_op *op,
                          uint32_t *out_about_rank) {
     struct occl_eng_run *run = &lane->scratch;
-    uint64_t before = occl_ticks(lane->engine->clock->ticks_source);
+    uint64_t before = occl_eng_ticks(lane);
     fill_from_op(lane, run, op);
     occl_eng_started(lane, run->last_ticks, before);
     for (uint32_t i = 0; i < run->plan.strand_count; i++) {
@@ -105,7 +105,7 @@ int occl_eng_run_at_once(struct occl_eng_lane *lane, struct occl_eng_op *op,
         }
     }
     struct occl_eng_job *job = op->comm->job;
-    uint64_t ticks = occl_ticks(lane->engine->clock->ticks_source) - before;
+    uint64_t ticks = occl_eng_ticks(lane) - before;
     occl_count64(&job->lane_bytes, run->plan.traffic_bytes);
     occl_count64(&job->lane_ns, occl_ticks_span_ns(&lane->engine->scale, ticks));
     occl_sched_job_charge(lane->sched, occl_eng_sched_job(lane, job), op->op_class,
@@ -270,7 +270,7 @@ bool occl_eng_task_slice(struct occl_eng_lane *lane, struct occl_eng_task *task,
     if (occl_eng_run_pin(run, task->generation)) {
         if (run->home == lane && !run->started) {
             run->started = true;
-            occl_eng_started(lane, run->last_ticks, occl_ticks(lane->engine->clock->ticks_source));
+            occl_eng_started(lane, run->last_ticks, occl_eng_ticks(lane));
         }
         if (run->record) {
             more = occl_eng_record_slice(lane, run, out_bytes);

@@ -191,7 +191,7 @@ static void note_switch(struct occl_eng_lane *lane, const struct occl_eng_task *
     if (last == task && lane->last_generation == task->generation)
         return;
     occl_eng_bump(&lane->counters.switches, 1);
-    uint64_t ticks = occl_ticks(lane->engine->clock->ticks_source) - picked_ticks;
+    uint64_t ticks = occl_eng_ticks(lane) - picked_ticks;
     occl_eng_sample(lane->counters.switch_ns, occl_ticks_span_ns(&lane->engine->scale, ticks));
     if (last && last->queued && last->generation == lane->last_generation) {
         occl_eng_bump(&lane->counters.preemptions, 1);
@@ -203,8 +203,7 @@ static void note_switch(struct occl_eng_lane *lane, const struct occl_eng_task *
 
 bool occl_eng_visit(struct occl_eng_lane *lane) {
     struct occl_sched_visit visit;
-    enum occl_ticks_source source = lane->engine->clock->ticks_source;
-    uint64_t picked = occl_ticks(source), bytes;
+    uint64_t picked = occl_eng_ticks(lane), bytes;
     if (!occl_sched_next(lane->sched, occl_ticks_to_ns(&lane->engine->scale, picked), &visit))
         return false;
     struct occl_eng_task *task = (struct occl_eng_task *)(uintptr_t)visit.user;
@@ -217,7 +216,7 @@ bool occl_eng_visit(struct occl_eng_lane *lane) {
     lane->last_task = task;
     struct occl_eng_job *job = task->job;
     bool more = occl_eng_task_slice(lane, task, &bytes);
-    uint64_t now = occl_ticks(source);
+    uint64_t now = occl_eng_ticks(lane);
     struct occl_sched_report report = {.result = more ? OCCL_SCHED_BUDGET : OCCL_SCHED_DONE,
                                        .slices = bytes != 0,
                                        .bytes = bytes,
