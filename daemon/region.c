@@ -168,7 +168,8 @@ static void end_region(struct occl_region *region) {
     occl_engine_region_remove(tenant->daemon->engine, job->id, region->number);
     occl_memfd_unmap(region->base, region->memfd.bytes);
     tell_mappers(region);
-    if (!region->memfd.huge)
+    /* When it is the daemon that ends, its owner lives on with what it has there. */
+    if (!region->memfd.huge && region->owner->cause != OCCL_CAUSE_SHUTDOWN)
         (void)fallocate(region->memfd.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                         (off_t)region->memfd.bytes);
     job->registered_bytes -= region->memfd.bytes;

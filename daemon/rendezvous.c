@@ -48,10 +48,8 @@ uint64_t occl_rendezvous_arrived_mask(const struct occl_rendezvous *meeting) {
     return mask;
 }
 
-/* Keeps the id as used. The oldest used ones go: the table iterates in the order of insertion. */
+/* Keeps the id as used. */
 static void retire(struct occl_daemon *daemon, struct occl_rendezvous *meeting) {
-    struct occl_rendezvous *other;
-    struct occl_rendezvous *next;
     occl_loop_timer_cancel(daemon->loop, &meeting->timer);
     for (uint32_t rank = 0; rank < meeting->ranks; rank++)
         if (meeting->waiters[rank].session)
@@ -59,13 +57,20 @@ static void retire(struct occl_daemon *daemon, struct occl_rendezvous *meeting) 
     free(meeting->waiters);
     meeting->waiters = NULL;
     stop_waiting(meeting);
+}
+
+/* The oldest used ids go: the table iterates in the order of insertion. Not while somebody walks
+ * through the table, or holds a rendezvous. */
+static void trim(struct occl_daemon *daemon) {
+    struct occl_rendezvous *meeting;
+    struct occl_rendezvous *next;
     if (HASH_CNT(in_daemon, daemon->meetings) <= USED_MAX)
         return;
-    HASH_ITER (in_daemon, daemon->meetings, other, next) {
-        if (!other->waiting && other != meeting) {
-            destroy(daemon, other);
+    HASH_ITER (in_daemon, daemon->meetings, meeting, next) {
+        if (!meeting->waiting)
+            destroy(daemon, meeting);
+        if (HASH_CNT(in_daemon, daemon->meetings) <= USED_MAX)
             return;
-        }
     }
 }
 
@@ -95,6 +100,7 @@ static void timed_out(struct occl_timer *timer) {
         "%s",
         meeting->name, meeting->ranks, ranks);
     fail(daemon, meeting, OCCL_E_TIMEOUT, text);
+    trim(daemon);
 }
 
 /* ---- one request ---- */
@@ -248,6 +254,7 @@ void occl_rendezvous_handle(struct occl_session *session, const struct occl_msg_
         complete(daemon, meeting);
     else
         arm_timer(daemon, meeting, msg->timeout_ns);
+    trim(daemon);
 }
 
 /* ---- the end of others ---- */
@@ -274,6 +281,7 @@ void occl_rendezvous_session_gone(struct occl_session *session) {
                        meeting->name, rank, daemon->host, (int)session->pid, session->cause_text);
         fail(daemon, meeting, OCCL_E_PEER_FAILED, text);
     }
+    trim(daemon);
 }
 
 void occl_rendezvous_job_gone(struct occl_job *job) {
@@ -293,6 +301,7 @@ void occl_rendezvous_refuse_all(struct occl_daemon *daemon) {
         if (meeting->waiting)
             fail(daemon, meeting, OCCL_E_SHUTTING_DOWN, "the daemon is shutting down");
     }
+    trim(daemon);
 }
 
 void occl_rendezvous_destroy_all(struct occl_daemon *daemon) {

@@ -23,6 +23,8 @@
 #include "daemon/occld.h"
 
 #define MESSAGES_PER_ROUND 32
+/* Rounds of reading when a process has exited: what a socket holds at most. */
+#define LAST_ROUNDS 16
 /* How long we wait for the pidfd of a process that is on its way out, to learn its cause. */
 #define EXIT_GRACE_NS 5000000ull
 #define DISCARDS_MAX 256
@@ -86,6 +88,14 @@ static void socket_ended(struct occl_session *session) {
 
 /* ---- what the loop reports ---- */
 
+static ssize_t take_datagram(int fd, struct msghdr *message) {
+    ssize_t got;
+    do {
+        got = recvmsg(fd, message, MSG_DONTWAIT);
+    } while (got < 0 && errno == EINTR);
+    return got;
+}
+
 /* Into the daemon's inbox, without room for descriptors: the kernel drops those that came along. A
  * descriptor of a file system that the client serves itself would hang us in close, which waits for
  * that server's answer. Processes are known by the socket's credentials instead. */
@@ -93,10 +103,11 @@ static int receive(struct occl_session *session, uint32_t *out_bytes, struct occ
     struct occl_daemon *daemon = session->daemon;
     struct iovec inbox = {daemon->inbox, sizeof daemon->inbox};
     struct msghdr message = {.msg_iov = &inbox, .msg_iovlen = 1};
-    ssize_t got;
-    do {
-        got = recvmsg(session->socket_watch.fd, &message, MSG_DONTWAIT);
-    } while (got < 0 && errno == EINTR);
+    ssize_t got = take_datagram(session->socket_watch.fd, &message);
+    /* A client that ended without reading all of ours has reset the connection. The kernel says so
+     * once, before it hands out what the client had sent: its last words. */
+    if (got < 0 && errno == ECONNRESET)
+        got = take_datagram(session->socket_watch.fd, &message);
     if (got < 0 && errno == EAGAIN)
         return OCCL_WOULD_BLOCK;
     /* An empty datagram is no message either, so it may end the connection like its end. */
@@ -154,8 +165,9 @@ void occl_session_listen(struct occl_session *session) {
 static void pidfd_ready(struct occl_watch *watch, uint32_t events) {
     struct occl_session *session = watch->owner;
     (void)events;
-    /* A process that said goodbye and exited is not a death: its last words come first. */
-    if (session->socket_watch.slot)
+    /* A process that said goodbye and exited is not a death: its last words come first. Bounded,
+     * for another process may have its socket and go on. */
+    for (int i = 0; i < LAST_ROUNDS && session->socket_watch.slot; i++)
         read_messages(session);
     end_as_died(session);
 }

@@ -117,7 +117,9 @@ static void fail_ops(struct occl_eng_lane *lane, struct occl_eng_comm *comm) {
     }
 }
 
-/* The records themselves are the control loop's to abort: lanes only stop working on them. */
+/* Before the page goes. Records are the control loop's to end: of an aborted one no lane executes
+ * another strand, and one that is not aborted goes on, also while ring ops are refused because they
+ * might need a member that has left. */
 static void stop_records(struct occl_eng_lane *lane, struct occl_eng_comm *comm) {
     memset(comm->wanted, 0, sizeof comm->wanted);
     occl_eng_list_take(&comm->wanted_link);
@@ -139,7 +141,8 @@ static bool comm_end_step(struct occl_eng_lane *lane, struct occl_eng_call *call
             comm->failed_about = c->about_rank;
         }
         fail_ops(lane, comm);
-        stop_records(lane, comm);
+        if (c->remove)
+            stop_records(lane, comm);
     }
     if (!c->remove)
         return true;

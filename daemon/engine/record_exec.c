@@ -187,8 +187,7 @@ bool occl_eng_record_start_wanted(struct occl_eng_lane *lane, struct occl_eng_co
 void occl_eng_execute(struct occl_eng_lane *lane, struct occl_eng_comm *comm,
                       const struct occl_sqe *sqe) {
     struct occl_place place = occl_place_of(sqe->key);
-    if (comm->failed_status != OCCL_OK || place.slot != sqe->slot ||
-        (sqe->priority > 3 && sqe->priority != 255)) {
+    if (place.slot != sqe->slot || (sqe->priority > 3 && sqe->priority != 255)) {
         occl_eng_bump(&lane->counters.ignored, 1);
         return;
     }

@@ -170,6 +170,20 @@ static void lanes_and_members_share_strands(void **state) {
     close_stage(&s);
 }
 
+/* Ring ops of a communicator end when one needs a member that has left; its records go on. */
+static void records_go_on_without_the_ring(void **state) {
+    struct stage s;
+    (void)state;
+    open_stage(&s, 1);
+    occl_engine_comm_fail(s.fx.engine, s.comm->uid, OCCL_E_PEER_FAILED, 3);
+    arrive_all(&s, 1, COUNT);
+    execute(&s, 0);
+    assert_int_equal(wait_state(&s), OCCL_REC_DONE);
+    check(&s, COUNT);
+    leave_all(&s);
+    close_stage(&s);
+}
+
 struct forgery {
     const char *what;
     uint32_t outcome; /* kind of the state afterwards */
@@ -370,6 +384,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_execute_a_local_record),
         cmocka_unit_test(lanes_and_members_share_strands),
+        cmocka_unit_test(records_go_on_without_the_ring),
         cmocka_unit_test(forged_records_hurt_nobody),
         cmocka_unit_test(scribbled_counters_end),
         cmocka_unit_test(abort_is_seen_at_the_next_slice),
