@@ -27,6 +27,8 @@
 #define LATE_NAMED_MAX 4
 #define TURN_NS 500000ull
 #define LOOP_SHARE 8
+/* Lines of one tenant in a window of the log, which has room for OCCL_LOG_BURST of all of them. */
+#define TENANT_LINES 4
 
 /* A wait that was reported, owned by its communicator. */
 struct occl_stall {
@@ -51,6 +53,9 @@ struct occl_tenant_scan {
     bool looking;            /* at the job of the view */
     struct occl_view view;
     struct known_cycle cycles[CYCLES_KEPT];
+    uint64_t window_ns; /* when the log's window of this tenant began */
+    uint32_t lines[2];  /* in it: of waits, of their ends */
+    uint64_t held_back; /* lines that it had no room for, untold */
     TAILQ_ENTRY(occl_tenant_scan) in_turns;
 };
 
@@ -62,6 +67,27 @@ struct occl_scan {
 static uint64_t saturating_add(uint64_t a, uint64_t b) {
     uint64_t sum;
     return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
+}
+
+/* No tenant takes the log's budget from others. Lines that were held back are told with the next
+ * one: out_text is empty, or says how many. */
+static bool may_log(struct occl_tenant_scan *tenant_scan, bool end, uint64_t now, char *out_text,
+                    size_t bytes) {
+    out_text[0] = '\0';
+    if (now - tenant_scan->window_ns >= OCCL_LOG_WINDOW_NS) {
+        tenant_scan->window_ns = now;
+        tenant_scan->lines[0] = tenant_scan->lines[1] = 0;
+    }
+    if (tenant_scan->lines[end] >= TENANT_LINES) {
+        tenant_scan->held_back++;
+        return false;
+    }
+    tenant_scan->lines[end]++;
+    if (tenant_scan->held_back)
+        (void)snprintf(out_text, bytes, " (and %llu more of tenant %s)",
+                       (unsigned long long)tenant_scan->held_back, tenant_scan->tenant->text);
+    tenant_scan->held_back = 0;
+    return true;
 }
 
 /* ---- long waits ---- */
@@ -89,14 +115,17 @@ static struct occl_stall *stall_of(const struct occl_op_view *op) {
     return stall;
 }
 
-static void report_stall(struct occl_daemon *daemon, const struct occl_wait_graph *graph,
+static void report_stall(struct occl_tenant_scan *tenant_scan, const struct occl_wait_graph *graph,
                          const struct occl_op_view *op, uint64_t now) {
     char name[96];
+    char more[64 + OCCL_TENANT_TEXT_BYTES];
     char ranks[192];
     char late[OCCL_DETAIL_BYTES] = "";
     uint32_t used = 0;
     uint32_t named = 0;
     uint64_t missing = occl_opview_holders(op);
+    if (!may_log(tenant_scan, false, now, more, sizeof more))
+        return;
     occl_why_op_text(op, name, sizeof name);
     occl_opview_ranges(missing, ranks, sizeof ranks);
     for (uint32_t rank = 0; rank < op->comm->ranks && named < LATE_NAMED_MAX; rank++) {
@@ -112,13 +141,13 @@ static void report_stall(struct occl_daemon *daemon, const struct occl_wait_grap
             break;
         named++;
     }
-    OCCL_LOG_WARN(daemon->log, "stall", "job %s communicator %s: %s %s %.1f s for ranks %s%s",
-                  op->comm->job->name, op->comm->name, name,
-                  op->state == 0 ? "has waited" : "runs and has waited",
-                  (double)(now - op->since_ns) / 1e9, ranks, late);
+    OCCL_LOG_WARN(tenant_scan->tenant->daemon->log, "stall",
+                  "job %s communicator %s: %s %s %.1f s for ranks %s%s%s", op->comm->job->name,
+                  op->comm->name, name, op->state == 0 ? "has waited" : "runs and has waited",
+                  (double)(now - op->since_ns) / 1e9, ranks, late, more);
 }
 
-static void look_at_wait(struct occl_daemon *daemon, const struct occl_wait_graph *graph,
+static void look_at_wait(struct occl_tenant_scan *tenant_scan, const struct occl_wait_graph *graph,
                          const struct occl_op_view *op, uint64_t now) {
     if (op->since_ns > now || now - op->since_ns < op->comm->job->stall_interval_ns)
         return;
@@ -128,12 +157,15 @@ static void look_at_wait(struct occl_daemon *daemon, const struct occl_wait_grap
     stall->seen = true;
     if (now < stall->next_report_ns)
         return;
-    report_stall(daemon, graph, op, now);
+    report_stall(tenant_scan, graph, op, now);
     stall->next_report_ns = saturating_add(now, stall->gap_ns);
     stall->gap_ns = saturating_add(stall->gap_ns, stall->gap_ns);
 }
 
-static void settle_stalls(struct occl_daemon *daemon, struct occl_comm *comm, uint64_t now) {
+static void settle_stalls(struct occl_tenant_scan *tenant_scan, struct occl_comm *comm,
+                          uint64_t now) {
+    const struct occl_daemon *daemon = tenant_scan->tenant->daemon;
+    char more[64 + OCCL_TENANT_TEXT_BYTES];
     struct occl_stall **link = &comm->stalls;
     while (*link) {
         struct occl_stall *stall = *link;
@@ -142,10 +174,11 @@ static void settle_stalls(struct occl_daemon *daemon, struct occl_comm *comm, ui
             link = &stall->next;
             continue;
         }
-        OCCL_LOG_INFO(daemon->log, "stall",
-                      "job %s communicator %s: op with tag %u #%u goes on after %.1f s",
-                      comm->job->name, comm->name, stall->key.tag, stall->key.instance,
-                      (double)(now - stall->since_ns) / 1e9);
+        if (may_log(tenant_scan, true, now, more, sizeof more))
+            OCCL_LOG_INFO(daemon->log, "stall",
+                          "job %s communicator %s: op with tag %u #%u goes on after %.1f s%s",
+                          comm->job->name, comm->name, stall->key.tag, stall->key.instance,
+                          (double)(now - stall->since_ns) / 1e9, more);
         *link = stall->next;
         free(stall);
     }
@@ -178,13 +211,15 @@ static void report_cycle(struct occl_tenant_scan *tenant_scan, const struct occl
                          uint64_t now) {
     struct occl_daemon *daemon = tenant_scan->tenant->daemon;
     char text[OCCL_DETAIL_BYTES];
+    char more[64 + OCCL_TENANT_TEXT_BYTES];
     struct known_cycle *entry = known(tenant_scan, cycle->signature);
     entry->seen_ns = now;
     if (now < entry->next_report_ns)
         return;
     occl_why_cycle_text(cycle, text, sizeof text);
-    OCCL_LOG_WARN(daemon->log, "stall", "job %s: %s; no order of execution can resolve it",
-                  cycle->steps[0].op->comm->job->name, text);
+    if (may_log(tenant_scan, false, now, more, sizeof more))
+        OCCL_LOG_WARN(daemon->log, "stall", "job %s: %s; no order of execution can resolve it%s",
+                      cycle->steps[0].op->comm->job->name, text, more);
     for (uint32_t i = 0; i < cycle->count; i++) {
         const struct occl_cycle_step *step = &cycle->steps[i];
         const struct occl_seat *seat = &step->op->comm->seats[step->rank];
@@ -247,14 +282,14 @@ static void judge(struct occl_tenant_scan *tenant_scan) {
         if (op->since_ns < now && now - op->since_ns > oldest_ns)
             oldest_ns = now - op->since_ns;
         if (waits_long(op, now))
-            look_at_wait(daemon, &view->graph, op, now);
+            look_at_wait(tenant_scan, &view->graph, op, now);
     }
     for (uint32_t i = 0; i < view->graph.count; i++)
         if (view->graph.nodes[i].wanted)
             look_at_process(daemon, &view->graph.nodes[i], now);
     look_for_cycles(tenant_scan, &view->graph, now);
     TAILQ_FOREACH(comm, &job->comms, in_job)
-    settle_stalls(daemon, comm, now);
+    settle_stalls(tenant_scan, comm, now);
     job->seen_oldest_age_ns = oldest_ns;
     uint64_t cost_gap_ns = view->spent_ns * COST_SHARE;
     job->scan_due_ns = now + (cost_gap_ns > gap_ns ? cost_gap_ns : gap_ns);

@@ -67,18 +67,18 @@ static pid_t start_bystanders(struct world *w, struct scene_shared *s) {
     pid_t pid = fork();
     if (pid)
         return pid;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getuid() == 0 && (setgid(60001) || setuid(60001)))
         _exit(98);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* another user forgets it */
     _exit(world_run(w, SCENE_BYSTANDERS, bystander, s, 3600));
 }
 
 void scene_become_enemy(void) {
     (void)signal(SIGSEGV, SIG_DFL);
     (void)signal(SIGBUS, SIG_DFL);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getuid() == 0 && (setgid(SCENE_ENEMY_UID) || setuid(SCENE_ENEMY_UID)))
         _exit(98);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* another user forgets it */
 }
 
 /* ---- what the daemon holds ---- */
