@@ -143,6 +143,8 @@ struct client_tags {
     uint32_t capacity; /* a power of two, or 0 */
     uint32_t used;
     uint32_t limit;   /* with so many counters this rank asks for a sweep */
+    uint32_t widest;  /* the cells it asks for (shm_ipc/tag_batch.h) */
+    uint32_t kept;    /* counters that this sweep has not taken out */
     uint32_t *starts; /* first instance of tags without a counter, by bucket; NULL: all 0 */
     struct occl_tag_member member;
 };

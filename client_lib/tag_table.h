@@ -40,7 +40,7 @@ static inline struct client_tag *client_tag_find(const struct client_tags *tags,
 int client_tag_table_resize(struct client_tags *tags, uint32_t capacity);
 
 /* Counters whose hash has these upper 12 bits or up to span - 1 more. The callback says whether the
- * counter stays. */
+ * counter stays; it is asked again about one that moved where another one was taken out. */
 void client_tag_table_walk(struct client_tags *tags, uint32_t first, uint32_t span,
                            bool (*stays)(void *arg, uint64_t hash, const struct client_tag *tag),
                            void *arg);

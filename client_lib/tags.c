@@ -12,6 +12,8 @@
 
 void client_tags_init(struct client_comm *comm) {
     comm->tags.limit = LIMIT_MIN;
+    comm->tags.widest = OCCL_TAG_LEVEL_MAX;
+    comm->tags.kept = 0;
     occl_tag_member_init(&comm->tags.member, &comm->m, comm->rank);
 }
 
@@ -96,20 +98,30 @@ static void vote(struct client_tags *tags) {
 /* ---- acting on a decision ---- */
 
 static bool not_agreed(void *arg, uint64_t hash, const struct client_tag *tag) {
-    const struct client_tags *tags = arg;
+    struct client_tags *tags = arg;
     uint64_t word = tags->member.word;
     uint32_t cell = occl_tag_cell(word, occl_tag_bucket(client_tag_peers(tag->name), hash));
-    return cell == OCCL_TAG_CELLS || !(occl_tag_cells(word) >> cell & 1);
+    bool looked_at = cell < OCCL_TAG_CELLS;
+    if (looked_at && (occl_tag_cells(word) >> cell & 1))
+        return false;
+    tags->kept += looked_at && !occl_tag_comes_again(word);
+    return true;
 }
 
-/* What a sweep has left is in use: the next one comes when as much has been added, but no later
- * than half way to the end. */
+/* After a sweep. What it has kept is in use: the next one comes when as much has been added, but no
+ * later than half way to the end. Or it was kept because it shares a cell with what is in use: then
+ * the next one's cells are narrower. */
 static void set_limit(struct client_tags *tags) {
-    uint32_t room = tags->used < OCCL_QUOTA_LIVE_TAGS ? OCCL_QUOTA_LIVE_TAGS - tags->used : 0;
-    uint32_t more = tags->used < room / 2 ? tags->used : room / 2;
-    tags->limit = tags->used + more > LIMIT_MIN ? tags->used + more : LIMIT_MIN;
+    if (tags->kept > tags->limit / 4 && tags->widest > 0)
+        tags->widest--;
+    else if (tags->kept < tags->limit / 8 && tags->widest < OCCL_TAG_LEVEL_MAX)
+        tags->widest++;
+    uint32_t room = tags->kept < OCCL_QUOTA_LIVE_TAGS ? OCCL_QUOTA_LIVE_TAGS - tags->kept : 0;
+    uint32_t more = tags->kept < room / 2 ? tags->kept : room / 2;
+    tags->limit = tags->kept + more > LIMIT_MIN ? tags->kept + more : LIMIT_MIN;
+    tags->kept = 0;
     uint32_t capacity = tags->capacity;
-    while (capacity / 4 >= tags->limit)
+    while (capacity / 4 >= tags->limit && capacity / 4 >= tags->used)
         capacity /= 2;
     if (capacity < tags->capacity)
         (void)client_tag_table_resize(tags, capacity); /* else it stays large */
@@ -152,7 +164,7 @@ void client_tags_visit(struct client_comm *comm) {
 static int insert(struct client_comm *comm, uint64_t name, uint64_t hash, struct client_tag **out) {
     struct client_tags *tags = &comm->tags;
     if (tags->used >= tags->limit)
-        occl_tag_propose(&tags->member);
+        occl_tag_propose(&tags->member, tags->widest);
     if (tags->used >= OCCL_QUOTA_LIVE_TAGS)
         return client_fail(OCCL_E_QUOTA,
                            "communicator %s: %u live tags, the limit; a tag lives until all its "

@@ -89,8 +89,7 @@ static bool evaluate(struct occl_tag_member *t, const struct occl_records *m, ui
     uint32_t stale = stale_cells(t);
     if (__builtin_popcount(stale) > OCCL_TAG_CELLS / 2 && t->tries++ < TRIES_MAX)
         return false;
-    uint64_t closed = occl_tag_word(occl_tag_number(word), occl_tag_first(word),
-                                    occl_tag_level(word), OCCL_TAG_CLOSED, 0);
+    uint64_t closed = occl_tag_word_with(word, OCCL_TAG_CLOSED, 0);
     if (!occl_claim64(&t->batch->word, &word, closed))
         return false;
     uint32_t cells = cells_agreed(t, OCCL_TAG_CELLS_ALL & ~stale_cells(t));
@@ -101,8 +100,7 @@ static bool evaluate(struct occl_tag_member *t, const struct occl_records *m, ui
     word = closed;
     for (int i = 0; i < DECIDE_TRIES; i++) {
         uint64_t decided =
-            occl_tag_word(occl_tag_number(closed), occl_tag_first(closed), occl_tag_level(closed),
-                          OCCL_TAG_DECIDED, cells & ~occl_tag_cells(word));
+            occl_tag_word_with(closed, OCCL_TAG_DECIDED, cells & ~occl_tag_cells(word));
         if (occl_claim64(&t->batch->word, &word, decided))
             return true;
         if (!same_batch(word, closed) || occl_tag_phase(word) != OCCL_TAG_CLOSED)
@@ -153,23 +151,29 @@ bool occl_tag_touch(struct occl_tag_member *t, uint32_t bucket) {
     return false;
 }
 
-/* Where few cells agreed the same buckets are looked at again in narrower cells; where most did the
- * cells become wider, from a bucket on where the wider ones fit. */
+/* Sweeps begin with cells of this level, unless narrower ones are asked for. */
+#define LEVEL_FIRST 6u
+
+static void open_batch(struct occl_tag_member *t, uint64_t after, uint32_t widest, uint32_t first,
+                       uint32_t level) {
+    uint64_t next = occl_tag_word(occl_tag_number(after) + 1, widest, first, level);
+    (void)occl_claim64(&t->batch->word, &after, occl_tag_word_with(next, OCCL_TAG_OPEN, 0));
+}
+
+/* Cells become narrower where a tag that cannot be forgotten keeps too many others, and wider again
+ * from a bucket on where wider ones fit. */
 static void open_next(struct occl_tag_member *t, uint64_t word) {
     uint32_t first = occl_tag_first(word), level = occl_tag_level(word);
-    uint32_t agreed = (uint32_t)__builtin_popcount(occl_tag_cells(word));
-    if (occl_tag_phase(word) == OCCL_TAG_NEW) {
-        level = OCCL_TAG_LEVEL_FIRST;
-    } else if (agreed < OCCL_TAG_CELLS / 2 && level > 0) {
+    int agreed = __builtin_popcount(occl_tag_cells(word));
+    if (occl_tag_comes_again(word)) {
         level--;
     } else {
-        first = (first + occl_tag_span(word)) % OCCL_TAG_BUCKETS;
-        if (agreed >= OCCL_TAG_CELLS - 2 && level < OCCL_TAG_LEVEL_MAX &&
-            first % (OCCL_TAG_CELLS << (level + 1)) == 0)
+        first += occl_tag_span(word);
+        if (agreed >= OCCL_TAG_CELLS - 1 && level < OCCL_TAG_LEVEL_MAX &&
+            level < occl_tag_widest(word) && first % (OCCL_TAG_CELLS << (level + 1)) == 0)
             level++;
     }
-    uint64_t next = occl_tag_word(occl_tag_number(word) + 1, first, level, OCCL_TAG_OPEN, 0);
-    (void)occl_claim64(&t->batch->word, &word, next);
+    open_batch(t, word, occl_tag_widest(word), first, level);
 }
 
 void occl_tag_acted(struct occl_tag_member *t) {
@@ -180,10 +184,14 @@ void occl_tag_acted(struct occl_tag_member *t) {
         open_next(t, t->word);
 }
 
-void occl_tag_propose(struct occl_tag_member *t) {
+void occl_tag_propose(struct occl_tag_member *t, uint32_t widest) {
     uint64_t word = occl_look64(&t->batch->word);
-    enum occl_tag_phase phase = occl_tag_phase(word);
+    bool is_new = occl_tag_phase(word) == OCCL_TAG_NEW;
     bool acted = (occl_look64(&t->batch->acted) & t->everybody) == t->everybody;
-    if (phase == OCCL_TAG_NEW || (phase == OCCL_TAG_DECIDED && acted))
-        open_next(t, word);
+    if (!is_new && (occl_tag_phase(word) != OCCL_TAG_DECIDED || !acted))
+        return;
+    if (is_new || occl_tag_sweep_ends(word))
+        open_batch(t, word, widest, 0, widest < LEVEL_FIRST ? widest : LEVEL_FIRST);
+    else
+        open_next(t, word); /* who acted last has not come to it yet */
 }

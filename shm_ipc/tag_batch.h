@@ -15,7 +15,7 @@
  * beyond their starts). Digests are weighted so that their sum over all members is 0 when all
  * counts are equal, and by chance once in 2^58 looks else.
  *
- *     word = number:29 | first bucket:13 | level:4 | phase:2 | cells:16
+ *     word = number:25 | widest level:4 | first bucket:13 | level:4 | phase:2 | cells:16
  *
  *   DECIDED, all members have acted on it --propose--> OPEN (number + 1)
  *   OPEN, all members have voted ---------evaluate---> CLOSED  whoever closes it evaluates it
@@ -65,7 +65,8 @@
  * fresh tag in 4096 from being forgotten. A member keeps 4 bytes a bucket. */
 #define OCCL_TAG_BUCKETS 8192
 #define OCCL_TAG_LEVEL_MAX 8
-#define OCCL_TAG_LEVEL_FIRST 6
+/* Where fewer cells agree, the same buckets are looked at again in narrower cells. */
+#define OCCL_TAG_CELLS_ENOUGH 13
 
 enum occl_tag_phase {
     OCCL_TAG_NEW = 0, /* no batch yet: the page is new */
@@ -100,13 +101,21 @@ OCCL_ABI_AT(occl_tag_batch, advance, 128);
 OCCL_STATIC_ASSERT(sizeof(struct occl_tag_vote) == OCCL_TAG_VOTE_BYTES, "as the page has it");
 
 /* ---- the word ---- */
-static inline uint64_t occl_tag_word(uint64_t number, uint32_t first, uint32_t level,
-                                     enum occl_tag_phase phase, uint32_t cells) {
-    return number << 35 | (uint64_t)(first & (OCCL_TAG_BUCKETS - 1)) << 22 |
-           (uint64_t)(level & 15) << 18 | (uint64_t)phase << 16 | (cells & OCCL_TAG_CELLS_ALL);
+static inline uint64_t occl_tag_word(uint64_t number, uint32_t widest, uint32_t first,
+                                     uint32_t level) {
+    return number << 39 | (uint64_t)(widest & 15) << 35 |
+           (uint64_t)(first & (OCCL_TAG_BUCKETS - 1)) << 22 | (uint64_t)(level & 15) << 18;
+}
+/* The same batch, farther on. */
+static inline uint64_t occl_tag_word_with(uint64_t word, enum occl_tag_phase phase,
+                                          uint32_t cells) {
+    return word >> 18 << 18 | (uint64_t)phase << 16 | (cells & OCCL_TAG_CELLS_ALL);
 }
 static inline uint64_t occl_tag_number(uint64_t word) {
-    return word >> 35;
+    return word >> 39;
+}
+static inline uint32_t occl_tag_widest(uint64_t word) {
+    return (uint32_t)(word >> 35) & 15;
 }
 static inline uint32_t occl_tag_first(uint64_t word) {
     return (uint32_t)(word >> 22) & (OCCL_TAG_BUCKETS - 1);
@@ -131,11 +140,15 @@ static inline uint32_t occl_tag_cell(uint64_t word, uint32_t bucket) {
     uint32_t cell = (bucket - occl_tag_first(word)) >> occl_tag_level(word);
     return bucket >= occl_tag_first(word) && cell < OCCL_TAG_CELLS ? cell : OCCL_TAG_CELLS;
 }
+/* After a decided batch the same buckets come again, in narrower cells. */
+static inline bool occl_tag_comes_again(uint64_t word) {
+    return occl_tag_level(word) > 0 &&
+           __builtin_popcount(occl_tag_cells(word)) < OCCL_TAG_CELLS_ENOUGH;
+}
 /* The decided batch is the last one of its sweep over all buckets. */
 static inline bool occl_tag_sweep_ends(uint64_t word) {
-    bool again =
-        occl_tag_level(word) > 0 && __builtin_popcount(occl_tag_cells(word)) < OCCL_TAG_CELLS / 2;
-    return !again && occl_tag_first(word) + occl_tag_span(word) >= OCCL_TAG_BUCKETS;
+    return !occl_tag_comes_again(word) &&
+           occl_tag_first(word) + occl_tag_span(word) >= OCCL_TAG_BUCKETS;
 }
 
 /* ---- names ---- */
@@ -211,7 +224,8 @@ static inline uint32_t occl_tag_advance(const struct occl_tag_member *t, uint32_
 }
 /* The member has forgotten and advanced. Who comes last goes on with the sweep. */
 void occl_tag_acted(struct occl_tag_member *t);
-/* Asks for a sweep over all buckets, unless one is under way. */
-void occl_tag_propose(struct occl_tag_member *t);
+/* Asks for a sweep over all buckets, unless one is under way. widest: no cell of it has more than
+ * 2^widest buckets; at most OCCL_TAG_LEVEL_MAX. */
+void occl_tag_propose(struct occl_tag_member *t, uint32_t widest);
 
 #endif

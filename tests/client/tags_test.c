@@ -223,11 +223,211 @@ static void test_a_stopped_rank_only_delays(void **state) {
         assert_int_equal(world_wait(pids[rank], 30), 0);
 }
 
+/* ---- a rank that uses no tags ---- */
+
+#define MESSAGES 50
+
+static int rare_rank(struct world_rank *me) {
+    const struct client_tags *tags = &comm_of(me)->tags;
+    uint32_t rounds = fewer(2000), most = 0;
+    for (uint32_t round = 0; round < rounds; round++) {
+        struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+        for (uint32_t i = 0; me->rank < 2 && i < MESSAGES; i++) {
+            int64_t in = i, out;
+            struct occl_request request;
+            attr.tag = 1 + round * MESSAGES + i;
+            WORLD_OK(occl_send(&in, 1, OCCL_INT64, 1 - me->rank, me->comm, &attr, &request));
+            WORLD_OK(occl_recv(&out, 1, OCCL_INT64, 1 - me->rank, me->comm, &attr, NULL));
+            WORLD_OK(occl_wait(request));
+            WORLD_CHECK(out == i);
+        }
+        WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+        most = tags->used > most ? tags->used : most;
+    }
+    if (me->rank == 0)
+        printf("%u tags, at most %u counters\n", 2 * rounds * MESSAGES, most);
+    WORLD_CHECK(most <= 2 * COUNTERS_MAX);
+    return 0;
+}
+static void test_a_rank_without_tags_takes_part(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, RANKS, rare_rank, NULL, 60), 0);
+}
+
+/* ---- ops that a rank has not submitted ---- */
+
+#define LATE_TAGS 8
+#define LATE_FIRST 0x30000000u
+
+static bool counted(const struct world_rank *me, uint32_t tag) {
+    const struct client_tags *tags = &comm_of(me)->tags;
+    uint64_t name = client_tag_name(OCCL_PEERS_ALL, tag, false);
+    return tags->capacity &&
+           client_tag_find(tags, name, occl_tag_hash(OCCL_PEERS_ALL, tag))->name == name;
+}
+
+/* All end with a time-out, whoever comes first. */
+static int late_ops(struct world_rank *me, int64_t timeout_ns) {
+    int64_t in[LATE_TAGS] = {0}, out[LATE_TAGS];
+    struct occl_request request[LATE_TAGS];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    attr.timeout_ns = timeout_ns;
+    for (uint32_t i = 0; i < LATE_TAGS; i++) {
+        attr.tag = LATE_FIRST + i;
+        WORLD_OK(occl_all_reduce(&in[i], &out[i], 1, OCCL_INT64, OCCL_SUM, me->comm, &attr,
+                                 &request[i]));
+    }
+    for (uint32_t i = 0; i < LATE_TAGS; i++)
+        WORLD_CHECK(occl_wait(request[i]) == OCCL_ERROR_TIMEOUT);
+    return 0;
+}
+
+static int late_rank(struct world_rank *me) {
+    const struct client_tags *tags = &comm_of(me)->tags;
+    uint64_t state = 3u + (uint64_t)me->rank;
+    uint32_t rounds = fewer(8000);
+    if (me->rank < 2 && late_ops(me, 20000000))
+        return 1;
+    for (uint32_t i = 0; i < rounds; i++) {
+        if (window(me, 1 + i * WINDOW, 0, &state))
+            return 1;
+        WORLD_CHECK(tags->used <= COUNTERS_MAX);
+    }
+    for (uint32_t i = 0; i < LATE_TAGS; i++)
+        WORLD_CHECK(counted(me, LATE_FIRST + i) == (me->rank < 2));
+    if (me->rank == 2 && late_ops(me, 0))
+        return 1;
+    uint32_t still = 1;
+    for (uint32_t i = 0; i < rounds; i++) {
+        if (window(me, 0x10000000u + i * WINDOW, 0, &state))
+            return 1;
+        for (uint32_t k = still = 0; k < LATE_TAGS; k++)
+            still += counted(me, LATE_FIRST + k);
+    }
+    WORLD_CHECK(still == 0);
+    return window(me, LATE_FIRST, 0, &state);
+}
+static void test_tags_live_until_all_have_come(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, RANKS, late_rank, NULL, 60), 0);
+}
+
+/* ---- the quota ---- */
+
+static int too_many(struct world_rank *me) {
+    volatile uint32_t *stage = me->arg;
+    const struct client_tags *tags = &comm_of(me)->tags;
+    uint64_t state = 1;
+    for (uint32_t i = 0; i < HOT_TAGS; i++)
+        if (hot_tag(me, i))
+            return 1;
+    while (me->rank == 1 && !stage[0])
+        nap_ms(1); /* it does not call the library */
+    if (me->rank == 0) {
+        struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+        int64_t in = 1, out;
+        struct occl_request request;
+        enum occl_result result = OCCL_SUCCESS;
+        for (attr.tag = 1; result == OCCL_SUCCESS; attr.tag++) {
+            WORLD_CHECK(attr.tag <= OCCL_QUOTA_LIVE_TAGS);
+            result = occl_send(&in, 1, OCCL_INT64, 0, me->comm, &attr, &request);
+            if (result != OCCL_SUCCESS)
+                break;
+            result = occl_recv(&out, 1, OCCL_INT64, 0, me->comm, &attr, NULL);
+            WORLD_OK(occl_wait(request));
+        }
+        WORLD_CHECK(result == OCCL_ERROR_QUOTA);
+        WORLD_CHECK(strstr(occl_last_error(), "1048576 live tags") != NULL);
+        WORLD_CHECK(strstr(occl_last_error(), "submitted as many operations") != NULL);
+        stage[0] = 1;
+    }
+    /* Tags that are counted still serve; with the other rank there the others go. */
+    for (uint32_t i = HOT_TAGS; i < HOT_TAGS + 2000; i++)
+        if (hot_tag(me, i))
+            return 1;
+    WORLD_CHECK(tags->used <= OCCL_QUOTA_LIVE_TAGS / 8);
+    return window(me, 1, 0, &state);
+}
+static void test_quota_is_for_live_tags(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, too_many, world_shared(4096), 60), 0);
+}
+
+/* ---- a rank that writes what it likes ---- */
+
+static int scribbler(struct world_rank *me) {
+    volatile uint32_t *stage = me->arg;
+    struct client_comm *comm = comm_of(me);
+    uint64_t *words = (uint64_t *)(void *)(comm->m.base + comm->m.tags_offset), state = 6;
+    uint32_t count = (OCCL_TAG_BATCH_BYTES + RANKS * OCCL_TAG_VOTE_BYTES) / 8;
+    double until = world_now() + 1;
+    for (uint32_t i = 0; !stage[0]; i++) {
+        int64_t in = 1, out[WINDOW];
+        struct occl_request request[WINDOW];
+        struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+        attr.timeout_ns = 5000000;
+        for (uint32_t k = 0; k < WINDOW; k++) {
+            attr.tag = 1 + (i * WINDOW + k) % 5000;
+            WORLD_OK(occl_all_reduce(&in, &out[k], 1, OCCL_INT64, OCCL_SUM, me->comm, &attr,
+                                     &request[k]));
+            uint64_t word = occl_tag_word_with(
+                occl_tag_word(occl_tag_number(words[0]) + i % 2, i % 9, noise(&state), i % 16),
+                (enum occl_tag_phase)(noise(&state) % 4), noise(&state));
+            if (me->rank == 0)
+                occl_note64(&words[k % 2 ? 0 : noise(&state) % count], word);
+        }
+        for (uint32_t k = 0; k < WINDOW; k++) {
+            enum occl_result result = occl_wait(request[k]);
+            WORLD_CHECK(result == OCCL_SUCCESS || result == OCCL_ERROR_TIMEOUT || stage[0]);
+        }
+        if (me->rank == 0 && world_now() > until)
+            stage[0] = 1;
+    }
+    return 0;
+}
+static void test_a_scribbling_rank_ends_nobody(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, RANKS, scribbler, world_shared(4096), 30), 0);
+    /* Nor does it harm the next job. */
+    assert_int_equal(world_run(&w, RANKS, next_lives, NULL, 60), 0);
+}
+
+/* ---- a rank that dies ---- */
+
+static int mortal(struct world_rank *me) {
+    uint64_t state = 21u + (uint64_t)me->rank;
+    int64_t in = 1, out;
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    for (uint32_t i = 0; i < 300; i++)
+        if (window(me, 1 + i * WINDOW, 0, &state))
+            return 1;
+    if (me->rank == 2)
+        (void)raise(SIGKILL);
+    for (attr.tag = 0x50000000u;; attr.tag++) {
+        enum occl_result result =
+            occl_all_reduce(&in, &out, 1, OCCL_INT64, OCCL_SUM, me->comm, &attr, NULL);
+        if (result == OCCL_ERROR_PEER_FAILED)
+            break;
+        WORLD_OK(result);
+    }
+    WORLD_OK(occl_comm_destroy(me->comm));
+    return 0;
+}
+static void test_a_rank_dies_in_between(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, RANKS, mortal, NULL, 30), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_tags_than_counters),
         cmocka_unit_test(test_a_tag_comes_again),
         cmocka_unit_test(test_a_stopped_rank_only_delays),
+        cmocka_unit_test(test_a_rank_without_tags_takes_part),
+        cmocka_unit_test(test_tags_live_until_all_have_come),
+        cmocka_unit_test(test_quota_is_for_live_tags),
+        cmocka_unit_test(test_a_scribbling_rank_ends_nobody),
+        cmocka_unit_test(test_a_rank_dies_in_between),
     };
     return cmocka_run_group_tests_name("tags", tests, setup, teardown);
 }
