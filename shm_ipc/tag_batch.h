@@ -159,8 +159,10 @@ static inline uint64_t occl_tag_mix(uint64_t x) {
     x *= 0xd6e8feb86659fd93ull;
     return x ^ (x >> 32);
 }
+/* Each name has a hash of its own. Its upper bits are even for tags that are counted up. One is
+ * made for each op, so it is cheap. */
 static inline uint64_t occl_tag_hash(uint32_t peers, uint32_t tag) {
-    return occl_tag_mix(((uint64_t)peers << 32 | tag) + 0x9e3779b97f4a7c15ull);
+    return ((uint64_t)peers << 32 | (peers ^ tag)) * 0x9e3779b97f4a7c15ull;
 }
 /* The upper 12 bits of the hash choose the bucket: buckets are neighbours in a table in its order.
  */
@@ -169,9 +171,10 @@ static inline uint32_t occl_tag_bucket(uint32_t peers, uint64_t hash) {
     return (uint32_t)(hash >> OCCL_TAG_BUCKET_SHIFT) |
            (peers == OCCL_PEERS_ALL ? 0 : OCCL_TAG_BUCKETS / 2);
 }
-/* Part of a digest: a count under the name with that hash. */
+/* Part of a digest: a count under the name with that hash. Hashes and counts are both regular, so
+ * neither may make up for the other. */
 static inline uint64_t occl_tag_term(uint64_t hash, uint32_t count) {
-    return occl_tag_mix(hash + (uint64_t)count * 0x9e3779b97f4a7c15ull);
+    return occl_tag_mix(hash + occl_tag_mix((uint64_t)count + 1));
 }
 
 /* ---- a member's side; one thread at a time ---- */

@@ -94,6 +94,40 @@ static void words_hold_their_fields(void **state) {
     assert_int_equal(occl_tag_cell(word, 512 + 64), OCCL_TAG_CELLS);
 }
 
+static int compare(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void counts_of_neighbours_differ(void **state) {
+    (void)state;
+    static uint64_t terms[400 * 200];
+    uint32_t used = 0;
+    for (uint32_t tag = 1; tag <= 400; tag++)
+        for (uint32_t count = 0; count < 200; count++)
+            terms[used++] =
+                occl_tag_term(occl_tag_hash(tag % 2 ? OCCL_PEERS_ALL : tag << 16, tag / 2), count);
+    qsort(terms, used, sizeof terms[0], compare);
+    for (uint32_t i = 1; i < used; i++)
+        assert_true(terms[i] != terms[i - 1]);
+}
+
+/* Tags in any regular order fill the buckets evenly: 16 each. */
+static void buckets_are_even(void **state) {
+    (void)state;
+    for (uint32_t stride = 1; stride < 20000; stride = stride * 7 + 1) {
+        static uint32_t in_bucket[OCCL_TAG_BUCKETS];
+        memset(in_bucket, 0, sizeof in_bucket);
+        for (uint32_t i = 0; i < 16 * OCCL_TAG_BUCKETS; i++) {
+            uint32_t peers = i % 2 ? OCCL_PEERS_ALL : (i / 2 % 4) << 16 | (i / 2 + 1) % 4;
+            uint32_t tag = 1 + i / 2 * stride;
+            in_bucket[occl_tag_bucket(peers, occl_tag_hash(peers, tag))]++;
+        }
+        for (uint32_t i = 0; i < OCCL_TAG_BUCKETS; i++)
+            assert_true(in_bucket[i] < 64);
+    }
+}
+
 static void quiet_until_somebody_asks(void **state) {
     (void)state;
     struct scene s = begin();
@@ -303,6 +337,8 @@ static void nothing_in_the_page_is_believed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words_hold_their_fields),
+        cmocka_unit_test(counts_of_neighbours_differ),
+        cmocka_unit_test(buckets_are_even),
         cmocka_unit_test(quiet_until_somebody_asks),
         cmocka_unit_test(equal_counts_are_forgotten),
         cmocka_unit_test(one_missing_member_and_one_more_do_not_cancel_out),
