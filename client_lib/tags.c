@@ -92,7 +92,7 @@ static void vote(struct client_tags *tags) {
     }
     client_tag_table_walk(tags, first_of(member->word), occl_tag_span(member->word), add_to_digest,
                           tags);
-    occl_tag_vote(member);
+    occl_tag_cast_vote(member);
 }
 
 /* ---- acting on a decision ---- */

@@ -35,7 +35,7 @@ static void publish(struct occl_tag_member *t, uint32_t cells) {
     t->marked = 0;
 }
 
-void occl_tag_vote(struct occl_tag_member *t) {
+void occl_tag_cast_vote(struct occl_tag_member *t) {
     publish(t, OCCL_TAG_CELLS_ALL);
     t->voted = true;
     t->tries = 0;
@@ -103,7 +103,7 @@ static bool evaluate(struct occl_tag_member *t, const struct occl_records *m, ui
             occl_tag_word_with(closed, OCCL_TAG_DECIDED, cells & ~occl_tag_cells(word));
         if (occl_claim64(&t->batch->word, &word, decided))
             return true;
-        if (!same_batch(word, closed) || occl_tag_phase(word) != OCCL_TAG_CLOSED)
+        if (!same_batch(word, closed) || occl_tag_phase_of(word) != OCCL_TAG_CLOSED)
             return false; /* scribbled */
     }
     return false;
@@ -114,9 +114,9 @@ enum occl_tag_task occl_tag_visit(struct occl_tag_member *t, const struct occl_r
     if (!t->voted || !same_batch(word, t->word)) { /* not the same: scribbled */
         t->voted = false;
         t->word = word;
-        return occl_tag_phase(word) == OCCL_TAG_OPEN ? OCCL_TAG_TASK_VOTE : OCCL_TAG_TASK_NONE;
+        return occl_tag_phase_of(word) == OCCL_TAG_OPEN ? OCCL_TAG_TASK_VOTE : OCCL_TAG_TASK_NONE;
     }
-    if (occl_tag_phase(word) == OCCL_TAG_OPEN) {
+    if (occl_tag_phase_of(word) == OCCL_TAG_OPEN) {
         if ((occl_look64(&t->batch->voted) & t->everybody) != t->everybody)
             return OCCL_TAG_TASK_NONE;
         if (t->marked)
@@ -125,7 +125,7 @@ enum occl_tag_task occl_tag_visit(struct occl_tag_member *t, const struct occl_r
             return OCCL_TAG_TASK_NONE;
         word = occl_look64(&t->batch->word);
     }
-    if (occl_tag_phase(word) != OCCL_TAG_DECIDED)
+    if (occl_tag_phase_of(word) != OCCL_TAG_DECIDED)
         return OCCL_TAG_TASK_NONE;
     t->word = word;
     return OCCL_TAG_TASK_ACT;
@@ -139,11 +139,11 @@ bool occl_tag_touch(struct occl_tag_member *t, uint32_t bucket) {
     (void)occl_or64(&t->votes[t->rank].stale, bit);
     uint64_t word = occl_look64(&t->batch->word);
     for (int i = 0; i < DECIDE_TRIES && same_batch(word, t->word); i++) {
-        if (occl_tag_phase(word) == OCCL_TAG_DECIDED) {
+        if (occl_tag_phase_of(word) == OCCL_TAG_DECIDED) {
             t->word = word;
             return true;
         }
-        if (occl_tag_phase(word) != OCCL_TAG_CLOSED || (word & bit) ||
+        if (occl_tag_phase_of(word) != OCCL_TAG_CLOSED || (word & bit) ||
             occl_claim64(&t->batch->word, &word, word | bit))
             break;
     }
@@ -186,9 +186,9 @@ void occl_tag_acted(struct occl_tag_member *t) {
 
 void occl_tag_propose(struct occl_tag_member *t, uint32_t widest) {
     uint64_t word = occl_look64(&t->batch->word);
-    bool is_new = occl_tag_phase(word) == OCCL_TAG_NEW;
+    bool is_new = occl_tag_phase_of(word) == OCCL_TAG_NEW;
     bool acted = (occl_look64(&t->batch->acted) & t->everybody) == t->everybody;
-    if (!is_new && (occl_tag_phase(word) != OCCL_TAG_DECIDED || !acted))
+    if (!is_new && (occl_tag_phase_of(word) != OCCL_TAG_DECIDED || !acted))
         return;
     if (is_new || occl_tag_sweep_ends(word))
         open_batch(t, word, widest, 0, widest < LEVEL_FIRST ? widest : LEVEL_FIRST);

@@ -125,7 +125,7 @@ static inline uint32_t occl_tag_level(uint64_t word) {
     uint32_t level = (uint32_t)(word >> 18) & 15;
     return level < OCCL_TAG_LEVEL_MAX ? level : OCCL_TAG_LEVEL_MAX;
 }
-static inline enum occl_tag_phase occl_tag_phase(uint64_t word) {
+static inline enum occl_tag_phase occl_tag_phase_of(uint64_t word) {
     return (enum occl_tag_phase)((word >> 16) & 3);
 }
 static inline uint32_t occl_tag_cells(uint64_t word) {
@@ -211,13 +211,14 @@ static inline bool occl_tag_quiet(const struct occl_tag_member *t) {
 
 enum occl_tag_task {
     OCCL_TAG_TASK_NONE = 0,
-    OCCL_TAG_TASK_VOTE = 1, /* fill digest and reach for the batch of `word`, then occl_tag_vote */
-    OCCL_TAG_TASK_ACT = 2,  /* forget and advance as `word` says, then occl_tag_acted */
+    OCCL_TAG_TASK_VOTE =
+        1, /* fill digest and reach for the batch of `word`, then occl_tag_cast_vote */
+    OCCL_TAG_TASK_ACT = 2, /* forget and advance as `word` says, then occl_tag_acted */
 };
 /* What the member has to do; renews its vote and evaluates the batch where it can. Bounded. */
 enum occl_tag_task occl_tag_visit(struct occl_tag_member *t, const struct occl_records *m);
 /* The member's digests are those of its counts in the batch of `word`. */
-void occl_tag_vote(struct occl_tag_member *t);
+void occl_tag_cast_vote(struct occl_tag_member *t);
 /* The member, which has voted, is about to change a count of this bucket. True: the batch has been
  * decided, act on it first. Bounded. */
 bool occl_tag_touch(struct occl_tag_member *t, uint32_t bucket);

@@ -86,7 +86,7 @@ static void visit(struct rank *r) {
         t->digest[cell] += part(r, at, r->count[at]);
         t->reach[cell] = reach > t->reach[cell] ? reach : t->reach[cell];
     }
-    occl_tag_vote(t);
+    occl_tag_cast_vote(t);
 }
 
 static void submit(struct rank *r, uint32_t at) {

@@ -42,12 +42,12 @@ static void set_word(struct scene *s, uint64_t word) {
 static void vote(struct scene *s, uint32_t rank) {
     assert_false(occl_tag_quiet(&s->member[rank]));
     assert_int_equal(occl_tag_visit(&s->member[rank], &s->m), OCCL_TAG_TASK_VOTE);
-    occl_tag_vote(&s->member[rank]);
+    occl_tag_cast_vote(&s->member[rank]);
 }
 
 static void open_and_vote(struct scene *s) {
     occl_tag_propose(&s->member[0], OCCL_TAG_LEVEL_MAX);
-    assert_int_equal(occl_tag_phase(word_of(s)), OCCL_TAG_OPEN);
+    assert_int_equal(occl_tag_phase_of(word_of(s)), OCCL_TAG_OPEN);
     for (uint32_t r = 0; r < RANKS; r++)
         vote(s, r);
 }
@@ -62,7 +62,7 @@ static void all_act(struct scene *s) {
 }
 
 static uint32_t decided_cells(struct scene *s) {
-    assert_int_equal(occl_tag_phase(word_of(s)), OCCL_TAG_DECIDED);
+    assert_int_equal(occl_tag_phase_of(word_of(s)), OCCL_TAG_DECIDED);
     return occl_tag_cells(word_of(s));
 }
 
@@ -83,7 +83,7 @@ static void words_hold_their_fields(void **state) {
     assert_int_equal(occl_tag_widest(word), 7);
     assert_int_equal(occl_tag_first(word), 0x1fff);
     assert_int_equal(occl_tag_level(word), 8);
-    assert_int_equal(occl_tag_phase(word), OCCL_TAG_CLOSED);
+    assert_int_equal(occl_tag_phase_of(word), OCCL_TAG_CLOSED);
     assert_int_equal(occl_tag_cells(word), 0xa5a5);
     assert_int_equal(occl_tag_level(occl_tag_word(1, 0, 0, 15)), OCCL_TAG_LEVEL_MAX);
     word = occl_tag_word(1, 0, 512, 2);
@@ -222,7 +222,7 @@ static void touches_of_a_closed_batch_count(void **state) {
     open_and_vote(&s);
     uint64_t open = word_of(&s);
     set_word(&s, open + (1 << 16)); /* somebody evaluates it */
-    assert_int_equal(occl_tag_phase(word_of(&s)), OCCL_TAG_CLOSED);
+    assert_int_equal(occl_tag_phase_of(word_of(&s)), OCCL_TAG_CLOSED);
     assert_int_equal(occl_tag_visit(&s.member[0], &s.m), OCCL_TAG_TASK_NONE);
     assert_false(occl_tag_touch(&s.member[1], bucket_in(&s, 3)));
     assert_int_equal(occl_tag_cells(word_of(&s)), 1 << 3);
@@ -259,10 +259,10 @@ static void next_batch_waits_for_all(void **state) {
     assert_int_equal(occl_tag_visit(&s.member[1], &s.m), OCCL_TAG_TASK_ACT);
     occl_tag_acted(&s.member[1]);
     occl_tag_propose(&s.member[0], OCCL_TAG_LEVEL_MAX);
-    assert_int_equal(occl_tag_phase(word_of(&s)), OCCL_TAG_DECIDED);
+    assert_int_equal(occl_tag_phase_of(word_of(&s)), OCCL_TAG_DECIDED);
     assert_int_equal(occl_tag_visit(&s.member[2], &s.m), OCCL_TAG_TASK_ACT);
     occl_tag_acted(&s.member[2]); /* the last one goes on with the sweep */
-    assert_int_equal(occl_tag_phase(word_of(&s)), OCCL_TAG_OPEN);
+    assert_int_equal(occl_tag_phase_of(word_of(&s)), OCCL_TAG_OPEN);
     assert_int_equal(occl_tag_number(word_of(&s)), 2);
     assert_int_equal(occl_tag_first(word_of(&s)), OCCL_TAG_CELLS << 6);
     end(&s);
@@ -290,7 +290,8 @@ static uint32_t sweep(struct scene *s, bool agree, uint32_t widest) {
         batches++;
     }
     assert_int_equal(reached, OCCL_TAG_BUCKETS);
-    assert_int_equal(occl_tag_phase(word_of(s)), OCCL_TAG_DECIDED); /* nobody goes on by itself */
+    assert_int_equal(occl_tag_phase_of(word_of(s)),
+                     OCCL_TAG_DECIDED); /* nobody goes on by itself */
     return batches;
 }
 
@@ -322,7 +323,7 @@ static void nothing_in_the_page_is_believed(void **state) {
                 (uint64_t)stress_noise(&noise) << 33 ^ (uint64_t)stress_noise(&noise) << 2 ^ i;
         enum occl_tag_task task = occl_tag_visit(t, &s.m);
         if (task == OCCL_TAG_TASK_VOTE)
-            occl_tag_vote(t);
+            occl_tag_cast_vote(t);
         if (t->voted && occl_tag_touch(t, stress_noise(&noise) % OCCL_TAG_BUCKETS))
             task = OCCL_TAG_TASK_ACT;
         assert_true(occl_tag_first(t->word) < OCCL_TAG_BUCKETS);
