@@ -132,6 +132,7 @@ struct occl_admin_request {
     struct occl_admin_text whole;
     struct occl_memfd memfd;
     void *mapped;
+    uint64_t mapped_bytes;
     size_t copied;
     TAILQ_ENTRY(occl_admin_request) in_meter;
     char text[]; /* as it came */

@@ -11,12 +11,15 @@
  * A session has one request at a time. While it has one, an administration session is not read from
  * (what it sends waits in its socket); a rank, whose other messages may not wait, is told that it
  * is busy, and so is everybody while too many requests of one uid wait. */
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/admin.h"
 
 #define TURN_NS 500000ull
+#define TURN_PAID_NS_MAX (2 * TURN_NS) /* the largest piece of work may end behind the turn */
 #define BURST_NS 250000000ll
 #define SHARE 16
 #define OPERATOR_BURST_NS 1000000000ll
@@ -153,6 +156,12 @@ static struct occl_admin_meter *whose_turn(struct occl_admin_queue *queue, uint6
     return NULL;
 }
 
+/* Its socket is not watched while it waits. Half a hang-up is none: it may still read. */
+static bool has_hung_up(const struct occl_session *asker) {
+    struct pollfd poll_fd = {.fd = asker->socket_watch.fd};
+    return asker->admin && poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & POLLHUP);
+}
+
 static void turn(struct occl_timer *timer) {
     struct occl_daemon *daemon = timer->owner;
     struct occl_admin_queue *queue = daemon->admin_queue;
@@ -168,15 +177,30 @@ static void turn(struct occl_timer *timer) {
     TAILQ_INSERT_TAIL(&queue->turns, meter, in_turns);
     struct occl_admin_request *request = TAILQ_FIRST(&meter->requests);
     struct occl_session *asker = request->asker;
-    bool answered = occl_admin_step(request, start_ns + TURN_NS);
+    bool over = has_hung_up(asker) || occl_admin_step(request, start_ns + TURN_NS);
     uint64_t end_ns = occl_loop_now_ns(daemon->loop);
-    meter->credit_ns -= (int64_t)(end_ns - start_ns);
-    if (answered) {
+    /* A turn that took longer was kept from its core by others, whom the asker need not pay. */
+    uint64_t spent_ns = end_ns - start_ns;
+    meter->credit_ns -= (int64_t)(spent_ns < TURN_PAID_NS_MAX ? spent_ns : TURN_PAID_NS_MAX);
+    if (over) {
         remove_request(request);
         occl_session_listen(asker);
     }
     if (!TAILQ_EMPTY(&queue->turns))
         set_timer(daemon, end_ns);
+}
+
+/* ---- answers ---- */
+
+/* An answer's memory is the daemon's, and whoever keeps the descriptor keeps it: so it is taken
+ * back when the session asks again or ends. */
+static void drop_answer(struct occl_session *session) {
+    if (session->answer.fd < 0)
+        return;
+    /* Nothing to do about a failure: it is a matter of memory only. */
+    (void)fallocate(session->answer.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                    (off_t)session->answer.bytes);
+    occl_memfd_close(&session->answer);
 }
 
 /* ---- requests ---- */
@@ -223,6 +247,7 @@ void occl_admin_handle(struct occl_session *session, const struct occl_msg_admin
     request->memfd.fd = -1;
     memcpy(request->text, msg->text, length);
     meter->operator_rights = request->operator_rights;
+    drop_answer(session);
     TAILQ_INSERT_TAIL(&meter->requests, request, in_meter);
     if (meter->count++ == 0)
         TAILQ_INSERT_TAIL(&daemon->admin_queue->turns, meter, in_turns);
@@ -239,6 +264,7 @@ void occl_admin_session_gone(struct occl_session *session) {
     struct occl_admin_queue *queue = session->daemon->admin_queue;
     if (session->asked)
         remove_request(session->asked);
+    drop_answer(session);
     if (session->admin && queue) {
         struct occl_admin_meter *meter = meter_of(session);
         if (meter && meter->sessions)

@@ -199,6 +199,7 @@ static bool join(struct occl_admin_request *request) {
                           &request->detail) != OCCL_OK)
         return false;
     request->phase = PHASE_COPY;
+    request->mapped_bytes = request->memfd.bytes;
     return occl_memfd_map(request->memfd.fd, request->memfd.bytes, OCCL_MAP_WRITE, &request->mapped,
                           &request->detail) == OCCL_OK;
 }
@@ -223,6 +224,8 @@ static void send_answer(struct occl_admin_request *request) {
     occl_msg_init(&reply.h, OCCL_MSG_ADMIN_REPLY, request->number);
     reply.text_bytes = request->whole.used;
     occl_session_send(request->asker, &reply, sizeof reply, &request->memfd.fd, 1);
+    request->asker->answer = request->memfd;
+    request->memfd.fd = -1;
 }
 
 bool occl_admin_step(struct occl_admin_request *request, uint64_t until_ns) {
@@ -242,7 +245,7 @@ void occl_admin_forget(struct occl_admin_request *request) {
     occl_admin_why_end(request);
     occl_view_close(&request->view);
     if (request->mapped)
-        occl_memfd_unmap(request->mapped, request->memfd.bytes);
+        occl_memfd_unmap(request->mapped, request->mapped_bytes);
     occl_memfd_close(&request->memfd);
     for (uint32_t i = 0; i < OCCL_ADMIN_LISTS; i++)
         occl_admin_text_free(&request->lists[i]);

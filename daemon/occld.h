@@ -186,6 +186,7 @@ struct occl_session {
     uint32_t meetings;                /* rendezvous that it waits in */
     uint32_t place;                   /* in the list of its job, for a view */
     struct occl_admin_request *asked; /* what it waits for; NULL: nothing */
+    struct occl_memfd answer;         /* the last one it got: its memory is taken back */
     STAILQ_HEAD(, occl_outgoing) queue;
     uint64_t queue_bytes;
     TAILQ_ENTRY(occl_session) in_list; /* strays, admins or job */

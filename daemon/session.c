@@ -213,6 +213,7 @@ void occl_session_accept(struct occl_listener *listener, int fd) {
     session->id = ++daemon->next_session << 16 | 1;
     session->pidfd = -1;
     session->page_memfd.fd = -1;
+    session->answer.fd = -1;
     session->accepted_ns = occl_loop_now_ns(daemon->loop);
     session->socket_watch = (struct occl_watch){fd, socket_ready, session, 0};
     session->pidfd_watch = (struct occl_watch){-1, pidfd_ready, session, 0};
