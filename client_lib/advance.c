@@ -41,6 +41,7 @@ void client_finish(struct client_op *op, int status, bool result_is_staged) {
                 (void)client_explain(op);
             if (!op->blocking)
                 occl_note64(&occl_line_at(op->rec, op->line_index)->submit_ticks, 0);
+            client_chunks_clean(op);
             client_leave(op);
         } else if (op->status < 0) {
             (void)client_explain(op);

@@ -29,12 +29,12 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
     return OCCL_OK;
 }
 
-int client_refer(struct client_op *op, bool must_share) {
+int client_refer(struct client_op *op, bool input, bool must_share) {
     int status = OCCL_OK;
     op->src = op->dst = (struct occl_buffer_ref){OCCL_SPACE_NONE, 0, 0};
     if (op->bytes == 0)
         return OCCL_OK;
-    if (op->send)
+    if (op->send && input)
         status = refer_one(op, op->send, true, must_share, &op->src);
     if (status == OCCL_OK && op->recv)
         status = refer_one(op, op->recv, false, must_share, &op->dst);

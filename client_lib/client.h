@@ -149,10 +149,8 @@ struct client_tags {
     struct occl_tag_member member;
 };
 struct client_chunk {
-    uint32_t slot; /* record whose op uses the chunk */
-    uint32_t in_use;
-    uint32_t members;
-    uint64_t print; /* of that op */
+    struct occl_place place; /* of the op that uses the chunk */
+    uint32_t members;        /* of that op; 0: it was never used */
 };
 /* This rank in the run it has joined. */
 struct client_run {
@@ -181,10 +179,13 @@ struct client_comm {
     pthread_mutex_t lock;
     struct client_tags tags;
     uint32_t untagged_next; /* changed with and without the lock: enter_joined_run */
-    struct client_chunk chunks[OCCL_PAYLOAD_CHUNKS];
+    struct client_chunk chunks[OCCL_POOL_CHUNKS];
     uint32_t chunk_next;
+    uint64_t stream_users[OCCL_STREAM_CHUNKS];
+    uint32_t clean_instance; /* all members have left all ops of the stream before this one */
     struct client_run runs[OCCL_RUNS];
-    struct client_op *ops; /* pool ops that are active or not waited for */
+    struct client_op *ops; /* pool ops that are active, persistent or not waited for */
+    uint32_t pool_ops;     /* how many; changed under the lock, read without */
 };
 
 /* ---- library ---- */
@@ -224,7 +225,7 @@ struct client_library {
     enum occl_ticks_source ticks;
     struct occl_ticks_scale scale;
     const struct occl_movers *movers;
-    uint64_t stream_from_bytes; /* traffic of an op from which stores bypass the caches */
+    uint64_t cache_bytes; /* the last-level cache, as one core reaches it */
     uint32_t cores;
     uint64_t probe_word; /* what peers read to prove that cross-memory attach works */
 
@@ -332,8 +333,20 @@ void client_ops_in_child(void);
 bool client_op_try_hold(struct client_op *op);
 void client_op_unhold(struct client_op *op);
 
+/* chunks.c: offset in the page of a chunk for the op's payload, or 0. */
+uint64_t client_chunk_take(struct client_op *op);
+/* This rank has left all ops that it entered before this one of the stream. */
+bool client_is_clean(const struct client_op *op);
+/* After the last look at a record that this rank completes. */
+void client_chunks_clean(const struct client_op *op);
+/* The op belongs to the untagged stream of collectives; after its place is known. */
+static inline bool client_in_stream(const struct client_op *op) {
+    return op->place.slot >= OCCL_CLAIM_RUN_FIRST;
+}
+
 /* buffers.c: where the peers find this rank's buffers; staging when they cannot be reached. */
-int client_refer(struct client_op *op, bool must_share);
+/* input: also the one it reads; a payload chunk stands for it. */
+int client_refer(struct client_op *op, bool input, bool must_share);
 /* Gives back what client_refer took; with copy_out the staged result goes to the caller first. */
 void client_unrefer(struct client_op *op, bool copy_out);
 

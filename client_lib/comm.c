@@ -158,6 +158,8 @@ static void comm_reset(struct client_comm *comm) {
     memset(comm->chunks, 0, sizeof comm->chunks);
     memset(comm->runs, 0, sizeof comm->runs);
     comm->chunk_next = 0;
+    memset(comm->stream_users, 0, sizeof comm->stream_users);
+    comm->clean_instance = 0;
 }
 
 static int tell_end(uint32_t number, enum occl_comm_end_how how) {
@@ -295,6 +297,7 @@ void client_comms_in_child(void) {
         pthread_mutex_init(&comm->lock, NULL);
         comm->refs = 0;
         comm->ops = NULL;
+        comm->pool_ops = 0;
         /* Another thread may have been about to free or replace them: they stay where they are. */
         client_tags_in_child(comm);
         comm->members = NULL;

@@ -70,19 +70,10 @@ static void close_view(struct view *v) {
     client_regions_unuse(v->regions, v->region_count);
 }
 
-/* Non-temporal stores pay above cache size and out of place. */
-static uint32_t move_flags_of(const struct view *v) {
-    if (v->plan.traffic_bytes <= occl_lib.stream_from_bytes)
-        return 0;
-    for (uint32_t i = 0; i < v->plan.member_count; i++)
-        if (v->inputs[i].ptr && v->inputs[i].ptr == v->outputs[i].ptr)
-            return 0;
-    return OCCL_MOVE_NONTEMPORAL;
-}
-
 static int open_view(struct client_op *op, struct view *v, uint32_t *out_member) {
     v->region_count = 0;
     v->remote = false;
+    bool in_place = false;
     int status = occl_local_plan_make(&op->sig, op->members, &v->plan);
     for (uint32_t i = 0; status == OCCL_OK && i < op->members; i++) {
         struct occl_line *line = occl_line_at(op->rec, i);
@@ -93,11 +84,12 @@ static int open_view(struct client_op *op, struct view *v, uint32_t *out_member)
             status = resolve(op, v, i, dst, &v->outputs[i]);
         v->input_ptrs[i] = v->inputs[i].ptr;
         v->output_ptrs[i] = v->outputs[i].ptr;
+        in_place = in_place || (v->input_ptrs[i] && v->input_ptrs[i] == v->output_ptrs[i]);
     }
     if (status)
         close_view(v);
     else
-        v->move_flags = move_flags_of(v);
+        v->move_flags = occl_local_move_flags(&v->plan, occl_lib.cache_bytes, in_place);
     return status;
 }
 
@@ -122,8 +114,13 @@ static void abort_op(struct client_op *op, int status, uint32_t member) {
 }
 
 /* The core goes to somebody else when there are more runnable ranks than cores: this, not niceness,
- * keeps a small urgent op short beside bulk. */
-static void give_way(struct client_comm *comm) {
+ * keeps a small urgent op short beside bulk. Once for a full slice's bytes: strands of smaller ops
+ * take less time than a switch. */
+static void give_way(struct client_comm *comm, uint64_t traffic, uint64_t *moved_bytes) {
+    *moved_bytes += traffic;
+    if (*moved_bytes + traffic <= OCCL_SLICE_TRAFFIC_BYTES)
+        return;
+    *moved_bytes = 0;
     if (comm->policy.spin_steps == 0 || occl_peek32(&occl_lib.job->node_ranks) > occl_lib.cores)
         (void)sched_yield(); /* cannot fail on Linux */
 }
@@ -131,13 +128,12 @@ static void give_way(struct client_comm *comm) {
 static void run_strands(struct client_op *op, struct view *v) {
     struct occl_record *rec = op->rec;
     uint32_t count = v->plan.strand_count, member = 0, now;
+    uint64_t moved_bytes = 0;
     while (occl_look32(&rec->state) == OCCL_REC_LOCAL) { /* Dekker with busy, raised before */
         if (!occl_share_may_run(occl_lib.job))
             return;
-        if (occl_peek32(&rec->strands_next) >= count)
-            return;
-        uint32_t index = occl_add32(&rec->strands_next, 1);
-        if (index >= count)
+        uint32_t index = occl_record_claim_strand(rec, count, (uint32_t)sched_getcpu());
+        if (index == count)
             return;
         int status = run_strand(op, v, index, &member);
         if (status) {
@@ -149,7 +145,7 @@ static void run_strands(struct client_op *op, struct view *v) {
                 client_wake(op);
             return;
         }
-        give_way(op->comm);
+        give_way(op->comm, occl_local_strand_traffic(&v->plan, index), &moved_bytes);
     }
 }
 
@@ -158,7 +154,7 @@ void client_local_execute(struct client_op *op) {
     struct view v;
     uint32_t member = 0;
     if (occl_local_plan_make(&op->sig, op->members, &v.plan) == OCCL_OK &&
-        occl_peek32(&rec->strands_next) >= v.plan.strand_count)
+        !occl_record_strands_left(rec, v.plan.strand_count))
         return; /* all claimed: nothing to open */
     int status = open_view(op, &v, &member);
     if (status) {

@@ -65,6 +65,7 @@ int client_op_new(struct client_comm *comm, uint32_t generation, struct client_o
     if (comm->ops)
         comm->ops->prev_in_comm = &op->next_in_comm;
     comm->ops = op;
+    occl_add32(&comm->pool_ops, 1);
     pthread_mutex_unlock(&comm->lock);
     *out_op = op;
     return OCCL_OK;
@@ -79,6 +80,7 @@ void client_op_free(struct client_op *op) {
     *op->prev_in_comm = op->next_in_comm;
     if (op->next_in_comm)
         op->next_in_comm->prev_in_comm = op->prev_in_comm;
+    occl_add32(&comm->pool_ops, UINT32_MAX);
     pthread_mutex_unlock(&comm->lock);
 
     pthread_mutex_lock(&occl_lib.ops_lock);

@@ -13,42 +13,6 @@ static uint64_t deadline_of(const struct client_op *op) {
     return timeout > 0 ? client_now_ns() + (uint64_t)timeout : 0;
 }
 
-/* ---- payload chunks: 4 KiB pieces of the page that this rank owns ----
- * A chunk is in use until all members have left its op, which shows in the claim's word or in the
- * members' flags: the rank that takes a chunk looks, nobody has to give it back. */
-
-static bool chunk_is_free(struct client_comm *comm, const struct client_chunk *chunk) {
-    if (!chunk->in_use)
-        return true;
-    uint64_t word = occl_observe64(&occl_claim_of(&comm->m, chunk->slot)->word);
-    if ((word & (OCCL_WORD_CLAIMED | OCCL_WORD_PRINT_MASK)) != (OCCL_WORD_CLAIMED | chunk->print))
-        return true;
-    struct occl_record *rec = occl_record_at(&comm->m, chunk->slot);
-    for (uint32_t i = 0; i < chunk->members; i++) {
-        uint64_t flag = occl_observe64(&occl_line_at(rec, i)->flag);
-        if (!(occl_flag_bits_of(flag, chunk->print) & OCCL_FLAG_LEFT))
-            return false;
-    }
-    return true;
-}
-
-/* comm->lock is held. Offset of a free chunk in the page, or 0. The one that was taken longest ago
- * comes first: it is the likeliest to be free. */
-static uint64_t chunk_take(struct client_op *op) {
-    struct client_comm *comm = op->comm;
-    for (uint32_t i = 0; i < OCCL_PAYLOAD_CHUNKS; i++) {
-        uint32_t at = (comm->chunk_next + i) % OCCL_PAYLOAD_CHUNKS;
-        struct client_chunk *chunk = &comm->chunks[at];
-        if (!chunk_is_free(comm, chunk))
-            continue;
-        *chunk = (struct client_chunk){op->place.slot, 1, op->members, op->place.print};
-        comm->chunk_next = at + 1;
-        return comm->m.payload_offset + (uint64_t)comm->rank * comm->m.payload_stride +
-               (uint64_t)at * comm->m.payload_chunk_bytes;
-    }
-    return 0;
-}
-
 /* ---- entering ---- */
 
 /* comm->lock is held. The first op of a run that this rank has in the record: those before it took
@@ -90,7 +54,7 @@ void client_leave(struct client_op *op) {
     if (op->bytes > OCCL_INLINE_BYTES &&
         (occl_flag_bits_of(flag, op->place.print) & OCCL_FLAG_READY))
         occl_publish64(&line->flag, flag | OCCL_FLAG_LEFT);
-    if (op->place.slot >= OCCL_CLAIM_RUN_FIRST &&
+    if (client_in_stream(op) &&
         occl_add32(&comm->runs[index - OCCL_CLAIM_RUN_FIRST].remaining, UINT32_MAX) != 1)
         return;
     occl_claim_leave(&comm->m, index);
@@ -124,7 +88,7 @@ static int enter(struct client_op *op, bool reserved, enum occl_enter *out_how) 
         status = OCCL_WOULD_BLOCK; /* nothing was counted */
     if (status)
         client_tag_back(op, instance);
-    else if (*out_how != OCCL_ENTER_RING && op->place.slot >= OCCL_CLAIM_RUN_FIRST)
+    else if (*out_how != OCCL_ENTER_RING && client_in_stream(op))
         join_run(comm, op->place);
     return status;
 }
@@ -156,13 +120,8 @@ static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_
             memcpy(line->inlined, op->send, op->bytes);
         return OCCL_OK;
     }
-    uint64_t chunk = 0;
-    if (op->bytes <= direct_max() && reads_send(op)) {
-        pthread_mutex_lock(&op->comm->lock);
-        chunk = chunk_take(op);
-        pthread_mutex_unlock(&op->comm->lock);
-    }
-    int status = client_refer(op, false);
+    uint64_t chunk = op->bytes <= direct_max() && reads_send(op) ? client_chunk_take(op) : 0;
+    int status = client_refer(op, !chunk, false);
     if (status)
         return status;
     if (chunk) {
@@ -233,6 +192,14 @@ static void note_core(const struct client_comm *comm) {
         occl_note32(&note->cpu, cpu);
 }
 
+/* While this op waits, the line of the next one of the stream comes into this core's cache; its
+ * peers have read it last. (With the next chunk, too, more is lost than won.) */
+static void prefetch_next(const struct client_op *op) {
+    uint32_t at = op->place.slot - OCCL_CLAIM_RUN_FIRST;
+    uint32_t next = OCCL_CLAIM_RUN_FIRST + (at + 1) % (OCCL_RUNS * OCCL_RUN_OPS);
+    occl_prefetch_write(occl_line_at(occl_record_at(&op->comm->m, next), op->line_index));
+}
+
 static void arrive(struct client_op *op) {
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
     bool in_page;
@@ -250,8 +217,12 @@ static void arrive(struct client_op *op) {
     }
     uint32_t bits = (uint32_t)op->sig.selection_version << OCCL_FLAG_SELECTION_SHIFT |
                     (op->blocking ? OCCL_FLAG_BLOCKED : 0) | (in_page ? OCCL_FLAG_IN_PAGE : 0) |
-                    (is_source(op) ? OCCL_FLAG_SOURCE : 0);
-    if (occl_record_arrive(line, op->place.print, bits))
+                    (is_source(op) ? OCCL_FLAG_SOURCE : 0) |
+                    (client_is_clean(op) ? OCCL_FLAG_CLEAN : 0);
+    bool arrived = occl_record_arrive(line, op->place.print, bits);
+    if (client_in_stream(op))
+        prefetch_next(op);
+    if (arrived)
         follow_up(op);
 }
 
@@ -330,7 +301,7 @@ int client_submit(struct client_op *op) {
             /* Before the instance number is taken: if there is no room for copies now, nothing has
              * been submitted, and the peers wait for another try. */
             if (reserved)
-                status = client_refer(op, true);
+                status = client_refer(op, true, true);
         }
         if (status == OCCL_WOULD_BLOCK && may_wait)
             status = wait_for_room(op, round++);

@@ -169,7 +169,7 @@ bool occl_opview_record(struct occl_comm *comm, uint32_t slot, uint64_t print, u
     }
     if (kind == OCCL_REC_LOCAL) {
         op.state = 2;
-        op.strands = occl_peek32(&rec->strands_next);
+        op.strands = occl_record_strands_claimed(rec);
         op.strands_done = occl_peek32(&rec->strands_done);
     }
     if (op.members_mask == 0 || !still_claimed(comm, slot, print))

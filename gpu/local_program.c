@@ -105,6 +105,14 @@ int occl_local_plan_make(const struct occl_signature *sig, uint32_t members,
     return OCCL_OK;
 }
 
+/* Measured on 2 cores with a cache of 32 MiB, each alone or shared: sums are faster around it from
+ * half of it on, since the inputs need room, too; copies only when it cannot hold them all. */
+uint32_t occl_local_move_flags(const struct occl_local_plan *plan, uint64_t cache_bytes,
+                               bool in_place) {
+    uint64_t held = plan->kind == OCCL_OP_ALL_REDUCE ? cache_bytes / 2 : cache_bytes;
+    return !in_place && plan->traffic_bytes > held ? OCCL_MOVE_NONTEMPORAL : 0;
+}
+
 void occl_local_strand_step(const struct occl_local_plan *plan, uint32_t index,
                             struct occl_step *out_step) {
     struct occl_step step;

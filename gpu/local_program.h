@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs of one node: an op whose members all live in one address space is a set of strands of
  * one step each, independent of each other. Whoever is there claims strand numbers
- * (record.strands_next) and runs them, so every executor must compute the same plan: it is a pure
- * function of the signature and the number of members, and strands are computed from their number,
- * never stored.
+ * (occl_record_claim_strand) and runs them, so every executor must compute the same plan: it is a
+ * pure function of the signature and the number of members, and strands are computed from their
+ * number, never stored.
  *
  *   all-reduce   strand i: read bytes [o, o + n) of every input, write them to every output
  *   broadcast    strand i: copy the range of the root's input to every output
@@ -58,6 +58,11 @@ static inline uint64_t occl_local_strand_traffic(const struct occl_local_plan *p
     (void)occl_local_strand_range(plan, index, &bytes);
     return bytes * (plan->traffic_bytes / plan->total_bytes);
 }
+
+/* OCCL_MOVE_NONTEMPORAL where stores that go around the caches are faster, else 0. cache_bytes:
+ * occl_movers_cache_bytes. in_place: some member's output is its input; those lines are cached. */
+uint32_t occl_local_move_flags(const struct occl_local_plan *plan, uint64_t cache_bytes,
+                               bool in_place);
 
 /* The step of strand `index`: chunk `index` of a program whose chunks are slices. */
 void occl_local_strand_step(const struct occl_local_plan *plan, uint32_t index,

@@ -106,6 +106,15 @@ static inline void occl_copy_in(void *shared, const void *from_private, uint64_t
         __atomic_store_n(to + i, from[i], __ATOMIC_RELAXED);
 }
 
+/* Asks for the cache line of p, to be written soon. A hint: it changes nothing, whatever p is. */
+static inline void occl_prefetch_write(const void *p) {
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)p)); /* without the ability: nothing */
+#else
+    __builtin_prefetch(p, 1);
+#endif
+}
+
 /* One step of a polite spin: lets a sibling hardware thread run. */
 static inline void occl_relax(void) {
 #if defined(__x86_64__)

@@ -21,6 +21,8 @@
 #define OCCL_SINGLES 128
 #define OCCL_RUNS 4
 #define OCCL_RUN_OPS 16
+/* Stretches of a local op that executors begin with: as many cores work on one op undisturbed. */
+#define OCCL_STRAND_SEGMENTS 8
 #define OCCL_RECORDS (OCCL_PAIRS + OCCL_SINGLES + OCCL_RUNS * OCCL_RUN_OPS)
 #define OCCL_CLAIMS (OCCL_PAIRS + OCCL_SINGLES + OCCL_RUNS)
 /* Payload that travels inside a rank's line: 32 bytes share the descriptor's cache line (8-byte
@@ -30,9 +32,11 @@
 /* Largest direct payload: above it one executor's single pass beats every rank reading all
  * inputs, and copying the payload stops being free. */
 #define OCCL_DIRECT_MAX_BYTES 4096
-/* Payload chunks a rank owns in a communicator page: 16 x 4 KiB keeps an 8-rank page below 1 MiB.
- */
-#define OCCL_PAYLOAD_CHUNKS 16
+/* Payload chunks of 4 KiB that a rank owns in a communicator page: for the untagged stream, in
+ * turn, and for all other ops. They keep an 8-rank page below 1.5 MiB. */
+#define OCCL_STREAM_CHUNKS 16
+#define OCCL_POOL_CHUNKS 8
+#define OCCL_PAYLOAD_CHUNKS (OCCL_STREAM_CHUNKS + OCCL_POOL_CHUNKS)
 
 /* Session rings. A completion credit is taken at submission, so the completion ring bounds the ring
  * ops a process may have outstanding: beyond it a submission waits for an earlier op, which is an

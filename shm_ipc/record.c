@@ -148,7 +148,7 @@ bool occl_record_arrive(struct occl_line *line, uint64_t print, uint32_t bits) {
 void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
                       struct occl_look *out_look) {
     uint64_t ready = 0, source = 0, blocked = 0;
-    bool in_page = true, decisive = false, poisoned = false;
+    bool in_page = true, clean = true, decisive = false, poisoned = false;
     out_look->first_missing = members;
     for (uint32_t i = 0; i < members; i++) {
         uint64_t flag = occl_look64(&occl_line_at(rec, i)->flag);
@@ -157,6 +157,7 @@ void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
         if (bits & OCCL_FLAG_READY) {
             ready |= bit;
             in_page = in_page && (bits & OCCL_FLAG_IN_PAGE);
+            clean = clean && (bits & OCCL_FLAG_CLEAN);
             if (bits & OCCL_FLAG_BLOCKED)
                 blocked |= bit;
             if (bits & OCCL_FLAG_SOURCE) {
@@ -172,6 +173,7 @@ void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
     out_look->ready_mask = ready;
     out_look->source_mask = source;
     out_look->blocked_mask = blocked;
+    out_look->all_clean = clean && !poisoned && out_look->first_missing == members;
     out_look->state = occl_look32(&rec->state);
     if (decisive)
         out_look->outcome = OCCL_OUT_DIRECT;
@@ -277,7 +279,8 @@ static void reset(const struct occl_records *m, uint32_t index) {
         struct occl_record *rec = occl_record_at(m, first + i);
         if (occl_peek32(&rec->state) == OCCL_REC_OPEN)
             continue; /* a direct op: nothing was written here */
-        occl_note32(&rec->strands_next, 0);
+        for (uint32_t s = 0; s < OCCL_STRAND_SEGMENTS; s++)
+            occl_note32(&rec->strands_next[s], 0);
         occl_note32(&rec->strands_done, 0);
         occl_note32(&rec->state, OCCL_REC_OPEN);
     }
@@ -290,6 +293,50 @@ static void reset(const struct occl_records *m, uint32_t index) {
 void occl_claim_leave(const struct occl_records *m, uint32_t index) {
     if (occl_add32(&occl_claim_at(m, index)->left, 1) + 1 == occl_claim_members(index, m->ranks))
         reset(m, index);
+}
+
+/* First strand of a segment; the one behind the last segment is `count`. */
+static uint32_t segment_first(uint32_t segment, uint32_t count) {
+    return (uint32_t)((uint64_t)count * segment / OCCL_STRAND_SEGMENTS);
+}
+
+static uint32_t segment_strands(uint32_t segment, uint32_t count) {
+    return segment_first(segment + 1, count) - segment_first(segment, count);
+}
+
+/* Neighbouring cores start far from each other: the bits of the core's number, reversed. */
+static uint32_t segment_of_core(uint32_t core) {
+    static const uint8_t reversed[OCCL_STRAND_SEGMENTS] = {0, 4, 2, 6, 1, 5, 3, 7};
+    return reversed[core % OCCL_STRAND_SEGMENTS];
+}
+
+uint32_t occl_record_claim_strand(struct occl_record *rec, uint32_t count, uint32_t core) {
+    uint32_t start = segment_of_core(core);
+    for (uint32_t i = 0; i < OCCL_STRAND_SEGMENTS; i++) {
+        uint32_t segment = (start + i) % OCCL_STRAND_SEGMENTS;
+        uint32_t strands = segment_strands(segment, count);
+        /* A look first: counters of empty segments must not grow with every visit. */
+        if (occl_peek32(&rec->strands_next[segment]) >= strands)
+            continue;
+        uint32_t at = occl_add32(&rec->strands_next[segment], 1);
+        if (at < strands)
+            return segment_first(segment, count) + at;
+    }
+    return count;
+}
+
+bool occl_record_strands_left(const struct occl_record *rec, uint32_t count) {
+    for (uint32_t s = 0; s < OCCL_STRAND_SEGMENTS; s++)
+        if (occl_peek32(&rec->strands_next[s]) < segment_strands(s, count))
+            return true;
+    return false;
+}
+
+uint32_t occl_record_strands_claimed(const struct occl_record *rec) {
+    uint32_t sum = 0;
+    for (uint32_t s = 0; s < OCCL_STRAND_SEGMENTS; s++)
+        sum += occl_peek32(&rec->strands_next[s]);
+    return sum;
 }
 
 /* A lane inside, in the upper half of `left`. */

@@ -77,7 +77,8 @@
  * | event        | m, daemon | m         | add        | observe | 0    | futex word, changed only |
  * |              |           |           |            |         |      | when somebody sleeps     |
  * | sleepers     | m         | m, daemon | add        | look    | 0    | Dekker with flags, state |
- * | strands_next | executors | executors | add        | peek    | 1    | claims a strand          |
+ * | strands_next | executors | executors | add        | peek    | 1    | claim strands, each of   |
+ * |              |           |           |            |         |      | one segment              |
  * | strands_done | executors | executors | add        | -       | 1    | (5)                      |
  * | lanes_busy   | lanes     | m         | add        | look    | 1    | Dekker with state (6)    |
  * | line.flag    | m, daemon | m, daemon | claim      | look    | L    | (3)                      |
@@ -131,6 +132,7 @@ enum occl_flag_bits {
     OCCL_FLAG_IN_PAGE = 8,  /* what it contributes is in the page, or it contributes nothing */
     OCCL_FLAG_SOURCE = 16,  /* its payload is all that the others need */
     OCCL_FLAG_LEFT = 32,    /* it has left an op whose payload lies in chunks */
+    OCCL_FLAG_CLEAN = 64,   /* it has left all ops of the untagged stream before this one */
     /* From here on: the member's version of the selection table; the lowest wins. */
     OCCL_FLAG_SELECTION_SHIFT = 8,
 };
@@ -186,10 +188,10 @@ struct occl_record {
     uint32_t sleepers;
     uint32_t reserved0[13];
     /* cache line 1: only LOCAL ops */
-    uint32_t strands_next;
+    uint32_t strands_next[OCCL_STRAND_SEGMENTS];
     uint32_t strands_done;
     uint32_t lanes_busy;
-    uint32_t reserved1[13];
+    uint32_t reserved1[6];
     /* struct occl_line lines[ranks] follows */
 };
 OCCL_ABI_SIZE(occl_record, 128);
@@ -400,6 +402,7 @@ struct occl_look {
     enum occl_outcome outcome;
     uint32_t first_missing; /* first member that is neither READY nor POISONED; else `members` */
     uint64_t ready_mask, source_mask, blocked_mask; /* bit i: line i */
+    bool all_clean;                                 /* all members are READY and CLEAN */
     uint32_t state;                                 /* seen after the flags */
 };
 /* What the flags say of the op with this print: see the table at the top. Bounded. */
@@ -434,6 +437,19 @@ bool occl_record_abort(const struct occl_records *m, uint32_t slot, uint64_t pri
 /* A member is finished with all ops that it entered under this claim: its threads execute nothing
  * of them any more. The last one out, member or lane, resets the records and frees the claim. */
 void occl_claim_leave(const struct occl_records *m, uint32_t index);
+
+/* Strands are claimed in segments, consecutive stretches of the op's buffers. An executor starts
+ * with the segment of its core and goes on to those of others when it is empty: so executors on
+ * different cores walk through different stretches, and a core finds what it moved in the op before
+ * in its own caches. Returns the strand, or `count` when all are claimed. The caller is inside (a
+ * member of the LOCAL record, or a lane that has entered). core: a number of the calling thread's
+ * core, a hint. Wait-free; counters that were scribbled end the claiming early or make strands run
+ * twice, never a strand outside [0, count). */
+uint32_t occl_record_claim_strand(struct occl_record *rec, uint32_t count, uint32_t core);
+/* Whether a strand was left a moment ago. */
+bool occl_record_strands_left(const struct occl_record *rec, uint32_t count);
+/* How many were claimed, for inspection; tries that found none may be counted, too. */
+uint32_t occl_record_strands_claimed(const struct occl_record *rec);
 
 /* A lane wants to execute strands of the op with this print. True: the record is LOCAL, belongs to
  * that op, and stays so or becomes DONE or ABORTED of the same op until occl_record_lane_leave;

@@ -142,7 +142,7 @@ int occl_engine_create(const struct occl_engine_config *config, const struct occ
     occl_eng_list_init(&engine->live_jobs);
     engine->lane_count = config->lanes;
     engine->movers = occl_movers_select(0);
-    engine->stream_from_bytes = occl_movers_cache_bytes() / 2;
+    engine->cache_bytes = occl_movers_cache_bytes();
     engine->cores = occl_cores_allowed();
     if (engine->config.ageing_ns == 0)
         engine->config.ageing_ns = 10000000;

@@ -339,7 +339,7 @@ struct occl_engine {
     void *owner;
     struct occl_ticks_scale scale;
     const struct occl_movers *movers;
-    uint64_t stream_from_bytes; /* traffic of an op from which stores go around the caches */
+    uint64_t cache_bytes; /* the last-level cache, as one core reaches it */
     uint32_t cores;
     uint32_t lane_count;
     struct occl_eng_lane *lanes;

@@ -5,6 +5,8 @@
  *
  * A lane is no member: it enters the record for each slice (occl_record_lane_enter), which keeps
  * the record from being used for another op until the lane has left. A preempted run is outside. */
+#include <sched.h>
+
 #include "daemon/engine/internal.h"
 #include "shm_ipc/assert.h"
 
@@ -210,7 +212,7 @@ static bool execute_strand(struct occl_eng_lane *lane, struct occl_eng_run *run,
     }
     *out_bytes = occl_local_strand_traffic(&run->plan, index);
     if (occl_add32(&run->record->strands_done, 1) + 1 != count)
-        return index + 1 < count;
+        return true; /* the next claim tells whether any are left */
     if (occl_record_decide(run->record, OCCL_REC_LOCAL, OCCL_REC_WORD(OCCL_REC_DONE, 0, 0), &now)) {
         occl_count64(&run->job->ops, 1);
         occl_eng_bump(&lane->counters.ops_completed, 1);
@@ -227,7 +229,7 @@ bool occl_eng_record_slice(struct occl_eng_lane *lane, struct occl_eng_run *run,
     if (occl_record_lane_enter(&run->comm->records, run->slot, run->print)) {
         /* The private count bounds the work, whatever the shared one is made to say. */
         if (occl_add32(&run->claims, 1) < count) {
-            uint32_t index = occl_add32(&record->strands_next, 1);
+            uint32_t index = occl_record_claim_strand(record, count, (uint32_t)sched_getcpu());
             if (index < count)
                 more = execute_strand(lane, run, index, out_bytes);
         }

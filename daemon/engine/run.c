@@ -71,8 +71,7 @@ void occl_eng_run_begin(struct occl_eng_lane *lane, struct occl_eng_run *run) {
     run->buffers = (struct occl_local_buffers){
         .inputs = run->inputs,
         .outputs = run->outputs,
-        .move_flags =
-            run->plan.traffic_bytes > lane->engine->stream_from_bytes ? OCCL_MOVE_NONTEMPORAL : 0};
+        .move_flags = occl_local_move_flags(&run->plan, lane->engine->cache_bytes, false)};
 }
 
 static void fill_from_op(struct occl_eng_lane *lane, struct occl_eng_run *run,

@@ -14,8 +14,8 @@
 #define DIRECT_STREAMS_MAX 12
 /* A job of up to this many bytes per buffer is direct: no set-up. */
 #define DIRECT_BYTES_MAX 1024
-/* The source of a fan-out is read from memory once and from the L1 cache for the rest. */
-#define COPY_BLOCK_BYTES 8192
+/* The source of a fan-out is read from memory once, and from the first caches for the rest. */
+#define COPY_BLOCK_BYTES (32u << 10)
 
 /* Distance from p to the next line. */
 V_INLINE size_t line_gap(const unsigned char *p) {

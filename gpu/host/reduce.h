@@ -86,8 +86,8 @@ struct occl_movers {
 const struct occl_movers *occl_movers_select(uint32_t isa_mask);
 
 /* Bytes of the last-level cache that the calling thread's core reaches, or 32 MiB where the system
- * does not tell. Above half of it in traffic (all that an op reads and writes), non-temporal stores
- * pay: OCCL_MOVE_NONTEMPORAL. Any thread; reads files, so call it once and keep the result. */
+ * does not tell: what occl_local_move_flags asks for. Any thread; reads files, so call it once and
+ * keep the result. */
 uint64_t occl_movers_cache_bytes(void);
 
 /* Whether the movers (all of them) have this pair of numbers. Any thread; pure. */

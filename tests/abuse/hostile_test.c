@@ -95,7 +95,8 @@ static void forge_record(struct raw_client *e) {
         line->u.ref.dst = some_buffer(e, s.signature.count * 4);
         occl_publish64(&line->flag, occl_flag_make(place.print, bits));
     }
-    occl_note32(&rec->strands_next, (uint32_t)(scene_random(&e->random) & 1));
+    occl_note32(&rec->strands_next[scene_random(&e->random) % OCCL_STRAND_SEGMENTS],
+                (uint32_t)(scene_random(&e->random) & 1));
     occl_publish32(&rec->state, OCCL_REC_LOCAL);
     occl_publish64(&occl_claim_of(&m, place.slot)->word, OCCL_WORD_CLAIMED | place.print);
     s.verb = OCCL_SQE_EXECUTE;

@@ -156,7 +156,8 @@ static void lanes_and_members_share_strands(void **state) {
         uint32_t index, now;
         arrive_all(&s, round, COUNT);
         execute(&s, 0);
-        while ((index = occl_add32(&s.record->strands_next, 1)) < plan.strand_count) {
+        while ((index = occl_record_claim_strand(s.record, plan.strand_count, round)) <
+               plan.strand_count) {
             assert_int_equal(occl_local_strand_run(&plan, index, movers, &buffers), OCCL_OK);
             mine++;
             if (occl_add32(&s.record->strands_done, 1) + 1 == plan.strand_count)
@@ -312,7 +313,8 @@ static void scribbled_counters_end(void **state) {
         arrive_all(&s, round, COUNT);
         execute(&s, 0);
         for (uint32_t i = 0; i < 200; i++) {
-            occl_note32(&s.record->strands_next, (uint32_t)fx_random(&random) % 4);
+            occl_note32(&s.record->strands_next[fx_random(&random) % OCCL_STRAND_SEGMENTS],
+                        (uint32_t)fx_random(&random) % 4);
             occl_note32(&s.record->strands_done, (uint32_t)fx_random(&random));
             occl_note32(&s.record->lanes_busy, (uint32_t)fx_random(&random));
             occl_relax();

@@ -91,6 +91,22 @@ static void huge_ops_have_bounded_strands(void **state) {
     assert_int_equal(offset + bytes, plan.total_bytes);
 }
 
+static void stores_go_around_a_cache_that_is_too_small(void **state) {
+    (void)state;
+    const uint64_t cache_bytes = 32u << 20;
+    /* 4 inputs and 4 outputs of 2 MiB are half of the cache. */
+    struct occl_local_plan half = plan_of(OCCL_OP_ALL_REDUCE, OCCL_DT_FLOAT32, 512u << 10, 4);
+    struct occl_local_plan more = plan_of(OCCL_OP_ALL_REDUCE, OCCL_DT_FLOAT32, 513u << 10, 4);
+    assert_int_equal(occl_local_move_flags(&half, cache_bytes, false), 0);
+    assert_int_equal(occl_local_move_flags(&more, cache_bytes, false), OCCL_MOVE_NONTEMPORAL);
+    assert_int_equal(occl_local_move_flags(&more, cache_bytes, true), 0);
+    /* 1 input and 3 outputs of 8 MiB just fit. */
+    struct occl_local_plan fits = plan_of(OCCL_OP_BROADCAST, OCCL_DT_FLOAT32, 2u << 20, 4);
+    struct occl_local_plan large = plan_of(OCCL_OP_BROADCAST, OCCL_DT_FLOAT32, 2049u << 10, 4);
+    assert_int_equal(occl_local_move_flags(&fits, cache_bytes, false), 0);
+    assert_int_equal(occl_local_move_flags(&large, cache_bytes, false), OCCL_MOVE_NONTEMPORAL);
+}
+
 static void nothing_to_do_is_no_strand(void **state) {
     (void)state;
     assert_int_equal(plan_of(OCCL_OP_BARRIER, 0, 0, 7).strand_count, 0);
@@ -241,6 +257,7 @@ int main(void) {
         cmocka_unit_test(strands_cover_every_byte_once),
         cmocka_unit_test(slices_keep_their_bounds),
         cmocka_unit_test(huge_ops_have_bounded_strands),
+        cmocka_unit_test(stores_go_around_a_cache_that_is_too_small),
         cmocka_unit_test(nothing_to_do_is_no_strand),
         cmocka_unit_test(sender_and_receiver_agree),
         cmocka_unit_test(bad_descriptions_are_refused),

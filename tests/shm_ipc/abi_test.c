@@ -285,6 +285,7 @@ static void record_numbers_are_fixed(void **state) {
         {OCCL_SINGLES, 128},
         {OCCL_RUNS, 4},
         {OCCL_RUN_OPS, 16},
+        {OCCL_STRAND_SEGMENTS, 8},
         {OCCL_RECORDS, 256},
         {OCCL_CLAIMS, 196},
     };

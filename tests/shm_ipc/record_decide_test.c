@@ -336,7 +336,7 @@ static void last_leaver_resets(void **state) {
             rec->state = i % 3 == 0   ? OCCL_REC_DONE
                          : i % 3 == 1 ? OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_FAULT, 1)
                                       : OCCL_REC_OPEN;
-            rec->strands_next = rec->strands_done = i % 3 == 2 ? 0 : 9;
+            rec->strands_next[i % OCCL_STRAND_SEGMENTS] = rec->strands_done = i % 3 == 2 ? 0 : 9;
         }
         for (uint32_t r = 0; r + 1 < members; r++) {
             occl_claim_leave(&m, index);

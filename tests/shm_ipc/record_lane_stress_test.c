@@ -125,8 +125,8 @@ static uint64_t product(const struct output *output, uint32_t strand) {
 
 /* Claims and executes one strand; false when none is left. */
 static bool execute_one(struct shared *s, struct occl_record *rec) {
-    uint32_t now, strand = occl_add32(&rec->strands_next, 1);
-    if (strand >= STRANDS)
+    uint32_t now, strand = occl_record_claim_strand(rec, STRANDS, (uint32_t)sched_getcpu());
+    if (strand == STRANDS)
         return false;
     struct output *output = described(s, occl_line_at(rec, 0));
     if (output->strands[strand] != 0)

@@ -367,8 +367,45 @@ static void header_is_checked(void **state) {
     free(page);
 }
 
+/* Every strand once, whatever the mix of cores, and first those of the core's own stretch. */
+static void strands_are_claimed_once(void **state) {
+    (void)state;
+    struct occl_records m = records_new(2);
+    struct occl_record *rec = occl_record_at(&m, 0);
+    for (uint32_t count = 0; count < 70; count++) {
+        for (uint32_t cores = 1; cores <= 9; cores++) {
+            uint8_t seen[70] = {0};
+            memset(rec->strands_next, 0, sizeof rec->strands_next);
+            for (uint32_t i = 0; i < count; i++) {
+                assert_true(occl_record_strands_left(rec, count));
+                uint32_t strand = occl_record_claim_strand(rec, count, i * 7 % cores);
+                assert_true(strand < count);
+                assert_int_equal(seen[strand]++, 0);
+            }
+            assert_false(occl_record_strands_left(rec, count));
+            assert_int_equal(occl_record_claim_strand(rec, count, cores), count);
+            assert_int_equal(occl_record_strands_claimed(rec), count);
+        }
+    }
+    memset(rec->strands_next, 0, sizeof rec->strands_next);
+    assert_int_equal(occl_record_claim_strand(rec, 64, 0), 0);
+    assert_int_equal(occl_record_claim_strand(rec, 64, 1), 32);
+    assert_int_equal(occl_record_claim_strand(rec, 64, 0), 1);
+    assert_int_equal(occl_record_claim_strand(rec, 64, 2), 16);
+    assert_int_equal(occl_record_claim_strand(rec, 64, 1), 33);
+    /* Scribbled counters. */
+    for (uint32_t s = 0; s < OCCL_STRAND_SEGMENTS; s++)
+        rec->strands_next[s] = s % 2 ? UINT32_MAX : 0;
+    for (uint32_t i = 0; i < 32; i++)
+        assert_true(occl_record_claim_strand(rec, 64, i) < 64);
+    assert_int_equal(occl_record_claim_strand(rec, 64, 0), 64);
+    assert_true(occl_record_claim_strand(rec, UINT32_MAX, 3) < UINT32_MAX);
+    records_free(&m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strands_are_claimed_once),
         cmocka_unit_test(tagged_places_are_exact),
         cmocka_unit_test(untagged_places_are_exact),
         cmocka_unit_test(untagged_stream_walks_through_runs),

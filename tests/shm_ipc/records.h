@@ -34,7 +34,7 @@ static inline uint32_t records_in_use(const struct occl_records *m) {
     for (uint32_t slot = 0; slot < m->records; slot++) {
         const struct occl_record *rec = occl_record_at(m, slot);
         used += rec->state != OCCL_REC_OPEN || rec->sleepers != 0 || rec->lanes_busy != 0 ||
-                rec->strands_next != 0 || rec->strands_done != 0;
+                occl_record_strands_claimed(rec) != 0 || rec->strands_done != 0;
     }
     return used;
 }

@@ -95,8 +95,9 @@ static bool is_free(const struct occl_records *page, uint32_t index, uint64_t wo
     bool fresh = occl_observe64(&claim->word) == word && occl_observe32(&claim->left) == 0;
     for (uint32_t i = 0; i < occl_claim_records(index); i++) {
         const struct occl_record *record = occl_record_at(page, occl_claim_first(index) + i);
-        fresh = fresh && record->state == OCCL_REC_OPEN && record->strands_next == 0 &&
-                record->strands_done == 0 && record->lanes_busy == 0;
+        fresh = fresh && record->state == OCCL_REC_OPEN &&
+                occl_record_strands_claimed(record) == 0 && record->strands_done == 0 &&
+                record->lanes_busy == 0;
     }
     return fresh;
 }

@@ -179,7 +179,7 @@ static enum occl_exec_result run_local(struct sim_node_op *op, struct occl_exec_
     }
     report->slices = 1;
     report->traffic_bytes = occl_local_strand_traffic(&op->plan, index);
-    if (op->in_record && occl_add32(&op->record->strands_next, 1) != index)
+    if (op->in_record && occl_record_claim_strand(op->record, op->plan.strand_count, 0) != index)
         sim_broken(cluster, "strand claimed twice: job %u op %u", op->op->job, op->op->number);
     if (occl_local_strand_run(&op->plan, index, &MOVERS, &buffers) != OCCL_OK)
         sim_broken(cluster, "strand failed: job %u op %u", op->op->job, op->op->number);

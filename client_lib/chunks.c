@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Payload chunks: 4 KiB pieces of the communicator's page that this rank owns. A chunk is in use
+ * until all members have left its op; the rank that takes one finds that out, nobody gives it back.
+ *
+ * Ops of the untagged stream use the chunks in turn, so each has its own and takes it without a
+ * lock. Most programs have one op at a time: then a member's flag says that it has left all earlier
+ * ones (OCCL_FLAG_CLEAN), and once all flags of an op have said so, the chunks of all ops before
+ * it are free and no line of theirs has to be fetched. All other ops share a few chunks. */
+#include "client_lib/client.h"
+
+static uint64_t offset_of(const struct client_comm *comm, uint32_t chunk) {
+    return comm->m.payload_offset + (uint64_t)comm->rank * comm->m.payload_stride +
+           (uint64_t)chunk * comm->m.payload_chunk_bytes;
+}
+
+/* The claim serves another op, or all members have left this one. */
+static bool all_left(const struct client_comm *comm, struct occl_place place, uint32_t members) {
+    uint64_t word = occl_observe64(&occl_claim_of(&comm->m, place.slot)->word);
+    if ((word & (OCCL_WORD_CLAIMED | OCCL_WORD_PRINT_MASK)) != (OCCL_WORD_CLAIMED | place.print))
+        return true;
+    struct occl_record *rec = occl_record_at(&comm->m, place.slot);
+    for (uint32_t i = 0; i < members; i++) {
+        uint64_t flag = occl_observe64(&occl_line_at(rec, i)->flag);
+        if (!(occl_flag_bits_of(flag, place.print) & OCCL_FLAG_LEFT))
+            return false;
+    }
+    return true;
+}
+
+/* Instances of the stream wrap. Those alive are less than this apart (abi.h), so a number that is
+ * further behind says no more than that its op is over; `clean` follows before it is ambiguous. */
+#define APART_MAX (1u << 22)
+#define CLEAN_BEHIND_MAX (1u << 30)
+
+static uint32_t clean_instance(struct client_comm *comm, uint32_t instance) {
+    uint32_t clean = occl_observe32(&comm->clean_instance), behind = instance - clean;
+    if (behind < CLEAN_BEHIND_MAX || behind > 0u - APART_MAX) /* a little ahead: other threads */
+        return clean;
+    occl_publish32(&comm->clean_instance, instance - CLEAN_BEHIND_MAX / 2);
+    return instance - CLEAN_BEHIND_MAX / 2;
+}
+
+/* user = used << 32 | instance. Two threads of a rank may come with numbers OCCL_STREAM_CHUNKS
+ * apart in any order: one gets the chunk, the other says where its buffer is. */
+static uint64_t take_of_stream(struct client_op *op) {
+    struct client_comm *comm = op->comm;
+    uint32_t instance = op->key.instance, chunk = instance % OCCL_STREAM_CHUNKS;
+    uint64_t *user = &comm->stream_users[chunk], before = occl_observe64(user);
+    struct occl_op_key key = {OCCL_PEERS_ALL, 0, (uint32_t)before};
+    if (before && (int32_t)(instance - key.instance) <= 0)
+        return 0;
+    bool is_free = !before || (int32_t)(clean_instance(comm, instance) - key.instance) > 0 ||
+                   all_left(comm, occl_place_of(key), comm->ranks);
+    if (!is_free || !occl_claim64(user, &before, 1ull << 32 | instance))
+        return 0;
+    return offset_of(comm, chunk);
+}
+
+/* The chunk that was taken longest ago comes first: it is the likeliest to be free. */
+static uint64_t take_of_pool(struct client_op *op) {
+    struct client_comm *comm = op->comm;
+    uint64_t offset = 0;
+    pthread_mutex_lock(&comm->lock);
+    for (uint32_t i = 0; i < OCCL_POOL_CHUNKS && !offset; i++) {
+        uint32_t at = (comm->chunk_next + i) % OCCL_POOL_CHUNKS;
+        struct client_chunk *chunk = &comm->chunks[at];
+        if (chunk->members && !all_left(comm, chunk->place, chunk->members))
+            continue;
+        *chunk = (struct client_chunk){op->place, op->members};
+        comm->chunk_next = at + 1;
+        offset = offset_of(comm, OCCL_STREAM_CHUNKS + at);
+    }
+    pthread_mutex_unlock(&comm->lock);
+    return offset;
+}
+
+uint64_t client_chunk_take(struct client_op *op) {
+    return client_in_stream(op) ? take_of_stream(op) : take_of_pool(op);
+}
+
+bool client_is_clean(const struct client_op *op) {
+    const struct client_comm *comm = op->comm;
+    return op->blocking && client_in_stream(op) && occl_observe32(&comm->refs) == 1 &&
+           occl_observe32(&comm->pool_ops) == 0;
+}
+
+void client_chunks_clean(const struct client_op *op) {
+    struct client_comm *comm = op->comm;
+    uint32_t known = occl_peek32(&comm->clean_instance);
+    if (op->look.all_clean && client_in_stream(op) && (int32_t)(op->key.instance - known) > 0)
+        occl_publish32(&comm->clean_instance, op->key.instance);
+}
