@@ -15,7 +15,7 @@
  *                         tagged ops and the first op of a run: an uncontended lock is 20 ns, and
  *                         the instance number and the slot must be taken together
  *    lib.ops_lock         free list of the op pool
- *    lib.memory           region tables: only ops above OCCL_DIRECT_MAX_BYTES look there
+ *    lib.memory           region tables: only new buffers, and strands, look there
  *    ring.cq_lock, ring.sq_lock, rpc.lock
  *
  * Threads: callers; the reader (socket: replies, events, the daemon's end); the watcher (callbacks,
@@ -49,9 +49,9 @@ struct client_region {
     uint32_t own;    /* 1: ours to free */
     char *base;
     uint64_t bytes;
-    uint32_t users;             /* ops and executing strands that refer to it; lib.memory */
-    uint32_t gone;              /* the owner freed it: unmap when unused; lib.memory */
-    struct client_region *next; /* of one hash bucket */
+    uint32_t users;             /* ops and executing strands that refer to it */
+    uint32_t gone;              /* not 0: the owner freed it: unmap when unused */
+    struct client_region *next; /* of one hash bucket, or of lib.retired; lib.memory */
 };
 
 /* A copy of a private buffer in shared memory: a piece of a region of staging. */
@@ -111,6 +111,7 @@ struct client_op {
     uint64_t again_ns;  /* a submission that was refused is repeated no sooner */
     uint32_t withdrawn; /* OCCL_SQE_*: stands for an op that ended before the daemon had room */
     bool announced;     /* the record says that this rank waits */
+    bool owes_look;     /* a source in a row (source.c): it stays in the record */
     uint32_t about_rank;
     uint32_t about_field;
     /* completion */
@@ -184,6 +185,8 @@ struct client_comm {
     uint64_t stream_users[OCCL_STREAM_CHUNKS];
     uint32_t clean_instance; /* all members have left all ops of the stream before this one */
     struct client_run runs[OCCL_RUNS];
+    uint64_t owed;         /* source.c */
+    uint32_t source_row;   /* 1: this rank was the source of the last op of the stream */
     struct client_op *ops; /* pool ops that are active, persistent or not waited for */
     uint32_t pool_ops;     /* how many; changed under the lock, read without */
 };
@@ -230,7 +233,8 @@ struct client_library {
     uint64_t probe_word; /* what peers read to prove that cross-memory attach works */
 
     pthread_mutex_t memory;
-    struct client_region **own; /* sorted by base */
+    struct client_region *retired; /* structs to be used again */
+    struct client_region **own;    /* sorted by base */
     uint32_t own_count, own_capacity;
     struct client_region *by_number[CLIENT_REGION_BUCKETS]; /* own and mapped ones */
     struct client_staging *staging;                         /* stage.c */
@@ -358,8 +362,9 @@ int client_submit(struct client_op *op);
 bool client_decide_all(struct client_op *op);
 /* After a change of the op's record that may end a wait. */
 void client_wake(struct client_op *op);
-/* This rank is finished with the op's record. */
+/* This rank is finished with the op's record; the second: with one op of that record. */
 void client_leave(struct client_op *op);
+void client_leave_place(struct client_comm *comm, uint32_t slot);
 
 /* operations.c: submit, and watch what nobody may wait for. The caller holds the op. */
 int client_start(struct client_op *op);
@@ -373,7 +378,19 @@ uint32_t client_busy_rank(struct client_op *op);
  * one. */
 void client_finish(struct client_op *op, int status, bool result_is_staged);
 
-/* direct.c: this rank's result from the payload in the record. */
+/* source.c: broadcasts whose root runs ahead. In a row: the op that this rank is the source of
+ * follows another one, so it may leave the look at its peers for later. */
+bool client_source_in_row(const struct client_op *op);
+/* In place of leaving. */
+void client_source_owe(struct client_op *op);
+/* The look that is owed, if any. The caller holds a reference on the communicator. */
+void client_source_settle(struct client_comm *comm);
+
+/* direct.c: sets the asynchronous error of rank `to`, unless it has one: what `about` submitted
+ * does not agree with an op that had completed there. */
+void client_tell_mismatch(struct client_comm *comm, uint32_t to, uint32_t about, uint32_t kind,
+                          enum occl_signature_field field);
+/* this rank's result from the payload in the record. */
 const void *client_payload(struct client_op *op, uint32_t member);
 /* As op->look says that the op is DIRECT: the status of this rank. */
 int client_direct_result(struct client_op *op);

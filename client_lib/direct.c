@@ -45,15 +45,19 @@ static int reduce(struct client_op *op) {
     return OCCL_OK;
 }
 
+void client_tell_mismatch(struct client_comm *comm, uint32_t to, uint32_t about, uint32_t kind,
+                          enum occl_signature_field field) {
+    struct occl_rank_note *note = occl_note_at(&comm->m, to);
+    uint32_t none = 0;
+    occl_note32(&note->async_kind, kind);
+    (void)occl_claim32(&note->async_error, &none, OCCL_REC_WORD(field, OCCL_E_MISMATCH, about));
+}
+
 /* The source found out nothing about us: it may have completed long ago. Its communicator gets the
  * mismatch as asynchronous error, once. */
 static void tell_source(struct client_op *op, uint32_t member, enum occl_signature_field field) {
     uint32_t rank = op->sig.kind == OCCL_OP_BROADCAST ? member : op->key.peers >> 16;
-    struct occl_rank_note *note = occl_note_at(&op->comm->m, rank % op->comm->ranks);
-    uint32_t none = 0;
-    occl_note32(&note->async_kind, op->sig.kind);
-    (void)occl_claim32(&note->async_error, &none,
-                       OCCL_REC_WORD(field, OCCL_E_MISMATCH, op->comm->rank));
+    client_tell_mismatch(op->comm, rank % op->comm->ranks, op->comm->rank, op->sig.kind, field);
 }
 
 /* Rooted ops are decided by the source alone, so everybody compares with it for himself. More than

@@ -2,13 +2,35 @@
 /* Regions: memory that the daemon created and sealed. Own ones come from occl_mem_alloc and from
  * staging (copies of private buffers for peers that cannot pull them); mapped ones belong to other
  * processes of the job and are mapped when a strand first needs them. A region is never unmapped
- * while an op refers to it. */
+ * while an op refers to it.
+ *
+ * A thread remembers the regions of its last buffers, so an op of the same buffers takes its uses
+ * without the lock: it adds the use, and then looks whether a region has been unmapped since it
+ * learned of this one (lib.unmapped). Who unmaps one says so there first and looks at the uses
+ * then: so one of the two sees the other. A use that comes too late is taken back at once; it may
+ * fall upon a struct that serves another region by then, but always upon a struct of a region: they
+ * are not given back to the allocator while the library is attached. */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "client_lib/client.h"
+
+/* Buffers that a thread has in use in turn; most have a source and a destination. */
+#define REMEMBERED 4
+/* How often a late use is waited for before the region counts as used. */
+#define LATE_USE_YIELDS 64
+
+struct remembered {
+    const char *base;
+    uint64_t bytes;
+    struct client_region *region;
+};
+static _Thread_local struct remembered remembered[REMEMBERED];
+static _Thread_local uint32_t remembered_next;
+static _Thread_local uint32_t remembered_unmapped; /* lib.unmapped then */
 
 static int map_fd(int fd, uint64_t bytes, bool populate, char **out_base) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -82,15 +104,73 @@ static void own_remove(struct client_region *region) {
     unlink_number(region);
 }
 
+/* lib.memory is held, or nobody else is there. */
+static void retire(struct client_region *region) {
+    region->next = occl_lib.retired;
+    occl_lib.retired = region;
+}
+
+/* A struct whose `users` may still be touched by a thread that remembers its former life. */
+static struct client_region *region_new(void) {
+    pthread_mutex_lock(&occl_lib.memory);
+    struct client_region *region = occl_lib.retired;
+    if (region) {
+        occl_lib.retired = region->next;
+        region->next = NULL;
+        region->own = 0;
+        occl_note32(&region->gone, 0);
+    }
+    pthread_mutex_unlock(&occl_lib.memory);
+    return region ? region : calloc(1, sizeof *region);
+}
+
+static void region_discard(struct client_region *region) {
+    pthread_mutex_lock(&occl_lib.memory);
+    retire(region);
+    pthread_mutex_unlock(&occl_lib.memory);
+}
+
+static struct client_region *use_remembered(const char *ptr, uint64_t bytes, uint64_t *out_offset) {
+    if (remembered_unmapped != occl_observe32(&occl_lib.unmapped))
+        return NULL;
+    for (uint32_t i = 0; i < REMEMBERED; i++) {
+        const struct remembered *r = &remembered[i];
+        uint64_t offset = (uint64_t)(ptr - r->base);
+        if (!r->region || ptr < r->base || offset > r->bytes || bytes > r->bytes - offset)
+            continue;
+        occl_add32(&r->region->users, 1);
+        if (occl_look32(&occl_lib.unmapped) == remembered_unmapped) {
+            *out_offset = offset;
+            return r->region;
+        }
+        client_regions_unuse(&r->region, 1);
+        return NULL;
+    }
+    return NULL;
+}
+
+/* lib.memory is held: no region is unmapped meanwhile. */
+static void remember(struct client_region *region) {
+    uint32_t unmapped = occl_observe32(&occl_lib.unmapped);
+    if (remembered_unmapped != unmapped)
+        memset(remembered, 0, sizeof remembered);
+    remembered_unmapped = unmapped;
+    remembered[remembered_next++ % REMEMBERED] =
+        (struct remembered){region->base, region->bytes, region};
+}
+
 struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset) {
-    struct client_region *found = NULL;
+    struct client_region *found = use_remembered(ptr, bytes, out_offset);
+    if (found)
+        return found;
     pthread_mutex_lock(&occl_lib.memory);
     uint32_t at = own_above(ptr);
     if (at > 0) {
         struct client_region *region = occl_lib.own[at - 1];
         uint64_t offset = (uint64_t)((const char *)ptr - region->base);
         if (offset <= region->bytes && bytes <= region->bytes - offset) {
-            region->users++;
+            occl_add32(&region->users, 1);
+            remember(region);
             *out_offset = offset;
             found = region;
         }
@@ -120,7 +200,7 @@ int client_region_alloc(uint64_t bytes, struct client_region **out_region) {
     int status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_REGION, fds);
     if (status)
         return status;
-    struct client_region *region = calloc(1, sizeof *region);
+    struct client_region *region = region_new();
     char *base = NULL;
     if (!region)
         status = client_fail(OCCL_E_NO_MEMORY, "no memory for a region");
@@ -130,7 +210,7 @@ int client_region_alloc(uint64_t bytes, struct client_region **out_region) {
         (void)close(fds[0]);
     if (status)
         goto give_back;
-    region->number = reply.region;
+    occl_note32(&region->number, reply.region);
     region->own = 1;
     region->base = base;
     region->bytes = reply.bytes;
@@ -144,26 +224,30 @@ int client_region_alloc(uint64_t bytes, struct client_region **out_region) {
     *out_region = region;
     return OCCL_OK;
 give_back:
-    free(region);
+    if (region)
+        region_discard(region);
     (void)free_in_daemon(reply.region); /* the first error is the one to report */
     return status;
 }
 
 int client_region_release(struct client_region *region, uint32_t own_uses) {
     pthread_mutex_lock(&occl_lib.memory);
-    region->users -= own_uses;
-    uint32_t users = region->users;
-    void *base = region->base;
-    if (users == 0) {
-        own_remove(region);
-        occl_add32(&occl_lib.unmapped, 1);
+    occl_add32(&region->users, 0 - own_uses);
+    occl_add32(&occl_lib.unmapped, 1);
+    uint32_t users = occl_look32(&region->users);
+    for (uint32_t i = 0; users && i < LATE_USE_YIELDS; i++) {
+        (void)sched_yield(); /* cannot fail on Linux */
+        users = occl_look32(&region->users);
     }
+    void *base = region->base;
+    if (users == 0)
+        own_remove(region);
     pthread_mutex_unlock(&occl_lib.memory);
     if (users)
         return client_fail(OCCL_E_USAGE, "memory %p is in use by %u operations", base, users);
     (void)munmap(region->base, region->bytes);
     int status = free_in_daemon(region->number);
-    free(region);
+    region_discard(region);
     return status;
 }
 
@@ -173,7 +257,7 @@ static struct client_region *find_and_use(uint32_t number) {
     pthread_mutex_lock(&occl_lib.memory);
     struct client_region *region = find(number);
     if (region)
-        region->users++;
+        occl_add32(&region->users, 1);
     pthread_mutex_unlock(&occl_lib.memory);
     return region;
 }
@@ -188,16 +272,17 @@ static struct client_region *map_peer(uint32_t number) {
     msg.region = number;
     if (client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_REGION, fds))
         return NULL;
-    struct client_region *region = calloc(1, sizeof *region);
+    struct client_region *region = region_new();
     int status = region ? map_fd(fds[0], reply.bytes, true, &base)
                         : client_fail(OCCL_E_NO_MEMORY, "no memory for a region");
     if (fds[0] >= 0)
         (void)close(fds[0]);
     if (status) {
-        free(region);
+        if (region)
+            region_discard(region);
         return NULL;
     }
-    region->number = number;
+    occl_note32(&region->number, number);
     region->base = base;
     region->bytes = reply.bytes;
     return region;
@@ -217,40 +302,49 @@ struct client_region *client_region_map(uint32_t number) {
         link_number(fresh);
         fresh = NULL;
     }
-    region->users++;
+    occl_add32(&region->users, 1);
     pthread_mutex_unlock(&occl_lib.memory);
     if (fresh) {
         (void)munmap(fresh->base, fresh->bytes);
-        free(fresh);
+        region_discard(fresh);
     }
     return region;
 }
 
+/* lib.memory is held, or nobody else is there. */
 static void mapped_drop(struct client_region *region) {
     unlink_number(region);
     (void)munmap(region->base, region->bytes);
-    free(region);
+    retire(region);
 }
 
-/* Under the lock, because whoever sees the last use end may free the region: its owner here, or the
- * reader thread that hears that it is gone. */
-void client_regions_unuse(struct client_region *const *regions, uint32_t count) {
+/* Whoever sees the last use of a region end that is gone drops it: a user or, here, the reader
+ * thread that hears of its end. */
+static void drop_unused(uint32_t number) {
     pthread_mutex_lock(&occl_lib.memory);
-    for (uint32_t i = 0; i < count; i++)
-        if (regions[i] && --regions[i]->users == 0 && regions[i]->gone)
-            mapped_drop(regions[i]);
+    struct client_region *region = find(number);
+    if (region && occl_look32(&region->gone) && occl_look32(&region->users) == 0)
+        mapped_drop(region);
     pthread_mutex_unlock(&occl_lib.memory);
+}
+
+void client_regions_unuse(struct client_region *const *regions, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (!regions[i])
+            continue;
+        uint32_t number = occl_peek32(&regions[i]->number);
+        if (occl_add32(&regions[i]->users, UINT32_MAX) == 1 && occl_look32(&regions[i]->gone))
+            drop_unused(number);
+    }
 }
 
 void client_region_gone(uint32_t number) {
     pthread_mutex_lock(&occl_lib.memory);
     struct client_region *region = find(number);
-    if (region) {
-        region->gone = 1;
-        if (region->users == 0)
-            mapped_drop(region);
-    }
+    if (region)
+        occl_add32(&region->gone, 1);
     pthread_mutex_unlock(&occl_lib.memory);
+    drop_unused(number);
 }
 
 /* The daemon frees everything with the session; here only the mappings go. */
@@ -262,4 +356,10 @@ void client_memory_stop(void) {
     for (uint32_t b = 0; b < CLIENT_REGION_BUCKETS; b++)
         while (occl_lib.by_number[b])
             mapped_drop(occl_lib.by_number[b]);
+    occl_add32(&occl_lib.unmapped, 1); /* threads remember nothing of what follows */
+    while (occl_lib.retired) {
+        struct client_region *region = occl_lib.retired;
+        occl_lib.retired = region->next;
+        free(region);
+    }
 }

@@ -48,13 +48,20 @@ static bool enter_joined_run(struct client_op *op) {
 void client_leave(struct client_op *op) {
     struct client_comm *comm = op->comm;
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
-    uint32_t index = occl_claim_index(op->place.slot);
     uint64_t flag = occl_peek64(&line->flag);
     /* Others ask only for ops with chunks. A poisoned flag has to stay what it is. */
     if (op->bytes > OCCL_INLINE_BYTES &&
         (occl_flag_bits_of(flag, op->place.print) & OCCL_FLAG_READY))
         occl_publish64(&line->flag, flag | OCCL_FLAG_LEFT);
-    if (client_in_stream(op) &&
+    if (op->owes_look)
+        client_source_owe(op);
+    else
+        client_leave_place(comm, op->place.slot);
+}
+
+void client_leave_place(struct client_comm *comm, uint32_t slot) {
+    uint32_t index = occl_claim_index(slot);
+    if (slot >= OCCL_CLAIM_RUN_FIRST &&
         occl_add32(&comm->runs[index - OCCL_CLAIM_RUN_FIRST].remaining, UINT32_MAX) != 1)
         return;
     occl_claim_leave(&comm->m, index);
@@ -200,6 +207,18 @@ static void prefetch_next(const struct client_op *op) {
     occl_prefetch_write(occl_line_at(occl_record_at(&op->comm->m, next), op->line_index));
 }
 
+/* Its arrival has decided the op, whoever is missing. */
+static void finish_source(struct client_op *op) {
+    client_wake(op);
+    op->look = (struct occl_look){.outcome = OCCL_OUT_DIRECT,
+                                  .first_missing = op->members,
+                                  .ready_mask = 1ull << op->line_index,
+                                  .source_mask = 1ull << op->line_index};
+    op->owes_look = true;
+    occl_note32(&op->comm->last_path, 1);
+    client_finish(op, client_direct_result(op), false);
+}
+
 static void arrive(struct client_op *op) {
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
     bool in_page;
@@ -219,11 +238,19 @@ static void arrive(struct client_op *op) {
                     (op->blocking ? OCCL_FLAG_BLOCKED : 0) | (in_page ? OCCL_FLAG_IN_PAGE : 0) |
                     (is_source(op) ? OCCL_FLAG_SOURCE : 0) |
                     (client_is_clean(op) ? OCCL_FLAG_CLEAN : 0);
+    bool in_row = client_source_in_row(op);
     bool arrived = occl_record_arrive(line, op->place.print, bits);
-    if (client_in_stream(op))
+    if (client_in_stream(op)) {
         prefetch_next(op);
+        occl_note32(&op->comm->source_row, (bits & OCCL_FLAG_SOURCE) && in_page);
+    }
+    if (arrived && in_row && in_page) {
+        finish_source(op); /* looks back at the one before */
+        return;
+    }
     if (arrived)
         follow_up(op);
+    client_source_settle(op->comm);
 }
 
 static int submit_ring(struct client_op *op) {
@@ -266,7 +293,7 @@ int client_submit(struct client_op *op) {
     op->about_rank = OCCL_RANK_NONE;
     op->about_field = OCCL_FIELD_NONE;
     op->cancel_sent = 0;
-    op->announced = false;
+    op->announced = op->owes_look = false;
     op->ring_done = 0;
     op->again_ns = 0;
     op->aborted_since_ns = 0;

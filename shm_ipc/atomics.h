@@ -106,6 +106,11 @@ static inline void occl_copy_in(void *shared, const void *from_private, uint64_t
         __atomic_store_n(to + i, from[i], __ATOMIC_RELAXED);
 }
 
+/* Puts `value` there and returns what was there; sequentially consistent. */
+static inline uint64_t occl_swap64(uint64_t *p, uint64_t value) {
+    return __atomic_exchange_n(p, value, __ATOMIC_SEQ_CST);
+}
+
 /* Asks for the cache line of p, to be written soon. A hint: it changes nothing, whatever p is. */
 static inline void occl_prefetch_write(const void *p) {
 #if defined(__x86_64__)

@@ -183,6 +183,43 @@ static void test_C02_each_field_is_named(void **state) {
     assert_int_equal(world_run(&w, 4, c02, NULL, 20), 0);
 }
 
+/* A root in a row of its own broadcasts leaves its look at the others for the next op; another rank
+ * that takes itself for the root is found all the same, whoever comes first. */
+static int second_root(struct world_rank *me) {
+    static int32_t a[30]; /* in the lines: the root never waits for a chunk */
+    struct occl_comm comm;
+    for (int odd = 0; odd < 40; odd++) {
+        enum occl_result late = OCCL_SUCCESS, result = OCCL_SUCCESS;
+        WORLD_OK(occl_comm_split(me->comm, 0, me->rank, NULL, &comm));
+        for (int i = 0; i < 40; i++) {
+            int root = me->rank == 1 && i == odd ? 1 : 0;
+            /* Rank 1 comes second, or first, or at the same moment. */
+            bool second = i == odd && odd % 3 != 2 && me->rank == odd % 3;
+            bool first = i == odd && odd % 3 != 2 && me->rank == 1 - odd % 3;
+            if (second)
+                WORLD_OK(occl_recv(NULL, 0, OCCL_INT32, 1 - me->rank, comm, NULL, NULL));
+            enum occl_result one =
+                occl_broadcast(a, a, odd % 2 ? 8 : 30, OCCL_INT32, root, comm, NULL, NULL);
+            WORLD_CHECK(one == OCCL_SUCCESS || (one == OCCL_ERROR_MISMATCH && i == odd));
+            result = one ? one : result;
+            if (first)
+                WORLD_OK(occl_send(NULL, 0, OCCL_INT32, 1 - me->rank, comm, NULL, NULL));
+        }
+        WORLD_OK(occl_barrier(comm, NULL, NULL));
+        WORLD_OK(occl_comm_get_async_error(comm, &late));
+        int bad = result == OCCL_ERROR_MISMATCH || late == OCCL_ERROR_MISMATCH, most = 0;
+        WORLD_OK(occl_all_reduce(&bad, &most, 1, OCCL_INT32, OCCL_MAX, me->comm, NULL, NULL));
+        WORLD_CHECK(most == 1);
+        WORLD_OK(occl_comm_destroy(comm));
+    }
+    return 0;
+}
+static void test_second_root_is_found(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, second_root, NULL, 30), 0);
+    assert_int_equal(world_run(&w, 3, second_root, NULL, 30), 0);
+}
+
 /* C03: many good steps, then one that differs. */
 static int c03(struct world_rank *me) {
     static float a[64], b[64];
@@ -489,6 +526,7 @@ int main(void) {
         cmocka_unit_test(test_bad_buffers),
         cmocka_unit_test(test_C01_counts_differ),
         cmocka_unit_test(test_C02_each_field_is_named),
+        cmocka_unit_test(test_second_root_is_found),
         cmocka_unit_test(test_C03_after_20000_good_steps),
         cmocka_unit_test(test_creation_errors),
         cmocka_unit_test(test_no_daemon_and_use_before_init),
