@@ -126,7 +126,7 @@ static bool advance_all(struct client_op *op, bool may_execute) {
     if (op->look.state == OCCL_REC_LOCAL && try_abort(op))
         op->look.state = occl_look32(&op->rec->state);
     if (op->look.state == OCCL_REC_DONE) {
-        occl_note32(&op->comm->last_path, 2);
+        occl_note32(&op->comm->last_way, CLIENT_WAY_LOCAL);
         client_finish(op, OCCL_OK, true);
         return true;
     }
@@ -141,7 +141,7 @@ static bool advance_record(struct client_op *op, bool may_execute) {
         look(op);
     }
     if (op->look.outcome == OCCL_OUT_DIRECT) {
-        occl_note32(&op->comm->last_path, 1);
+        occl_note32(&op->comm->last_way, CLIENT_WAY_DIRECT);
         client_finish(op, client_direct_result(op), false);
         return true;
     }
@@ -225,7 +225,7 @@ static bool advance_ring(struct client_op *op) {
             occl_claim_overflow_drop(occl_claim_of(&op->comm->m, op->place.slot));
     }
     if (occl_observe32(&op->ring_done)) {
-        occl_note32(&op->comm->last_path, 3);
+        occl_note32(&op->comm->last_way, CLIENT_WAY_DAEMON);
         client_finish(op, op->ring_status, true);
         return true;
     }

@@ -70,6 +70,13 @@ enum client_op_phase {
     CLIENT_OP_ACTIVE = 2,
     CLIENT_OP_COMPLETE = 3, /* status is final; the request has not been waited for */
 };
+/* How the last op went, for inspection; values as in inspect.h. */
+enum client_way {
+    CLIENT_WAY_NONE = 0,
+    CLIENT_WAY_DIRECT = 1,
+    CLIENT_WAY_LOCAL = 2,
+    CLIENT_WAY_DAEMON = 3,
+};
 enum client_op_path { CLIENT_PATH_NONE = 0, CLIENT_PATH_RECORD = 1, CLIENT_PATH_RING = 2 };
 
 struct client_op {
@@ -176,7 +183,7 @@ struct client_comm {
     struct occl_detail event; /* why the communicator ended, as the daemon told */
     uint32_t event_set;
     uint32_t splits;
-    uint32_t last_path;
+    uint32_t last_way; /* enum client_way of the last op */
     pthread_mutex_t lock;
     struct client_tags tags;
     uint32_t untagged_next; /* changed with and without the lock: enter_joined_run */

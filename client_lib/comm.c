@@ -152,7 +152,7 @@ static void comm_reset(struct client_comm *comm) {
     comm->members = NULL;
     comm->untagged_next = 0;
     comm->splits = 0;
-    comm->last_path = CLIENT_PATH_NONE;
+    comm->last_way = CLIENT_WAY_NONE;
     comm->event_set = comm->ended = 0;
     comm->cma = 0;
     memset(comm->chunks, 0, sizeof comm->chunks);

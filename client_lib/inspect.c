@@ -8,7 +8,7 @@ OCCL_PUBLIC int occl_inspect_last_path(struct occl_comm handle) {
     struct client_comm *comm = client_comm_get(handle, &status);
     if (!comm)
         return -1;
-    int path = (int)occl_peek32(&comm->last_path);
+    int path = (int)occl_peek32(&comm->last_way);
     client_comm_put(comm);
     return path;
 }

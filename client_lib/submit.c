@@ -67,9 +67,10 @@ void client_leave_place(struct client_comm *comm, uint32_t slot) {
     occl_claim_leave(&comm->m, index);
 }
 
-/* Takes the instance number and enters the record; comm->lock is held. A claim that is busy gets a
- * moment first: in a stream of small ops it is a slow reader of an earlier op that holds it. */
-static int enter(struct client_op *op, bool reserved, enum occl_enter *out_how) {
+/* Takes the instance number and enters the record; comm->lock is held. OCCL_WOULD_BLOCK: the claim
+ * is busy and nothing was taken. with_ring: then the op goes through the ring, where it has room.
+ */
+static int enter(struct client_op *op, bool with_ring, enum occl_enter *out_how) {
     struct client_comm *comm = op->comm;
     uint32_t instance;
     int status = client_tag_next(op, &instance);
@@ -78,25 +79,34 @@ static int enter(struct client_op *op, bool reserved, enum occl_enter *out_how) 
     op->key = (struct occl_op_key){op->peers, op->tag, instance};
     op->place = occl_place_of(op->key);
     op->rec = occl_record_at(&comm->m, op->place.slot);
-    struct occl_claim *claim = occl_claim_of(&comm->m, op->place.slot);
-    *out_how = occl_claim_enter(claim, op->place.print, false);
-    /* The untagged stream walks the slots in order, so its slot is held by an earlier op of the
-     * same stream, which is about to end; a tagged op's slot by anything. */
-    uint32_t patience = op->tag ? OCCL_YIELDS_BEFORE_SLEEP : 4 * OCCL_YIELDS_BEFORE_SLEEP;
-    for (uint32_t i = 0; *out_how == OCCL_ENTER_RING && i < patience; i++) {
-        client_nap(i);
-        *out_how = occl_claim_enter(claim, op->place.print, false);
-    }
-    if (*out_how == OCCL_ENTER_RING && reserved)
-        *out_how = occl_claim_enter(claim, op->place.print, true);
-    else if (*out_how == OCCL_ENTER_RING)
-        status = OCCL_WOULD_BLOCK; /* the caller reserves ring room and comes again */
-    if (*out_how == OCCL_ENTER_FULL)
-        status = OCCL_WOULD_BLOCK; /* nothing was counted */
-    if (status)
+    *out_how =
+        occl_claim_enter(occl_claim_of(&comm->m, op->place.slot), op->place.print, with_ring);
+    if (*out_how == OCCL_ENTER_FULL || (*out_how == OCCL_ENTER_RING && !with_ring)) {
         client_tag_back(op, instance);
-    else if (*out_how != OCCL_ENTER_RING && client_in_stream(op))
+        return OCCL_WOULD_BLOCK;
+    }
+    if (*out_how != OCCL_ENTER_RING && client_in_stream(op))
         join_run(comm, op->place);
+    return OCCL_OK;
+}
+
+static int enter_locked(struct client_op *op, bool with_ring, enum occl_enter *out_how) {
+    pthread_mutex_lock(&op->comm->lock);
+    int status = enter(op, with_ring, out_how);
+    pthread_mutex_unlock(&op->comm->lock);
+    return status;
+}
+
+/* A claim that is busy gets a moment first. The untagged stream walks the slots in order, so its
+ * slot is held by a slow reader of an earlier op of the same stream, who is about to leave; a
+ * tagged op's slot by anything. */
+static int enter_patiently(struct client_op *op, enum occl_enter *out_how) {
+    uint32_t patience = op->tag ? OCCL_YIELDS_BEFORE_SLEEP : 4 * OCCL_YIELDS_BEFORE_SLEEP;
+    int status = enter_locked(op, false, out_how);
+    for (uint32_t i = 0; status == OCCL_WOULD_BLOCK && i < patience; i++) {
+        client_nap(i);
+        status = enter_locked(op, false, out_how);
+    }
     return status;
 }
 
@@ -215,7 +225,7 @@ static void finish_source(struct client_op *op) {
                                   .ready_mask = 1ull << op->line_index,
                                   .source_mask = 1ull << op->line_index};
     op->owes_look = true;
-    occl_note32(&op->comm->last_path, 1);
+    occl_note32(&op->comm->last_way, CLIENT_WAY_DIRECT);
     client_finish(op, client_direct_result(op), false);
 }
 
@@ -253,17 +263,6 @@ static void arrive(struct client_op *op) {
     client_source_settle(op->comm);
 }
 
-static int submit_ring(struct client_op *op) {
-    op->path = CLIENT_PATH_RING;
-    int status = client_ring_submit(op);
-    if (status) {
-        client_unrefer(op, false);
-        client_ring_unreserve();
-        occl_claim_overflow_drop(occl_claim_of(&op->comm->m, op->place.slot));
-    }
-    return status;
-}
-
 /* All completion credits are taken, or the slot's overflow count is at its limit: thousands of ops
  * of this process wait in the daemon. Either ends when some of them do; the slot may become free.
  */
@@ -284,25 +283,74 @@ static int wait_for_room(const struct client_op *op, uint32_t round) {
     return OCCL_OK;
 }
 
-int client_submit(struct client_op *op) {
-    struct client_comm *comm = op->comm;
+static void give_back_room(struct client_op *op) {
+    client_unrefer(op, false);
+    client_ring_unreserve();
+}
+
+/* Before the instance number is taken: if there is no room for copies now, nothing has been
+ * submitted, and the peers wait for another try. */
+static int reserve_room(struct client_op *op) {
+    int status = client_ring_reserve();
+    if (status == OCCL_OK) {
+        status = client_refer(op, true, true);
+        if (status)
+            give_back_room(op);
+    }
+    return status;
+}
+
+static int submit_ring(struct client_op *op) {
+    op->path = CLIENT_PATH_RING;
+    occl_note32(&op->comm->last_way, CLIENT_WAY_DAEMON);
+    int status = client_ring_submit(op);
+    if (status) {
+        give_back_room(op);
+        occl_claim_overflow_drop(occl_claim_of(&op->comm->m, op->place.slot));
+    }
+    return status;
+}
+
+/* Through the record or, where its slot stays busy, through the ring. */
+static int find_way(struct client_op *op) {
     enum occl_enter how = OCCL_ENTER_RING;
-    bool reserved = false;
-    uint32_t round = 0;
+    bool reserved = false, may_wait = !(op->flags & OCCL_OP_NO_WAIT_FOR_ROOM);
+    int status = enter_patiently(op, &how);
+    for (uint32_t round = 0; status == OCCL_WOULD_BLOCK; round++) {
+        int room = reserved ? OCCL_OK : reserve_room(op);
+        reserved = room == OCCL_OK;
+        status = reserved || room == OCCL_WOULD_BLOCK ? enter_locked(op, reserved, &how) : room;
+        if (status == OCCL_WOULD_BLOCK && !may_wait)
+            break;
+        int ended = status == OCCL_WOULD_BLOCK ? wait_for_room(op, round) : OCCL_OK;
+        status = ended ? ended : status;
+    }
+    if (status == OCCL_OK && how == OCCL_ENTER_RING)
+        return submit_ring(op);
+    if (reserved) /* it could not enter, or its slot became free meanwhile */
+        give_back_room(op);
+    op->path = CLIENT_PATH_RECORD;
+    return status;
+}
+
+static void start_run(struct client_op *op) {
     op->status = OCCL_PENDING;
-    op->about_rank = OCCL_RANK_NONE;
     op->about_field = OCCL_FIELD_NONE;
     op->cancel_sent = 0;
     op->announced = op->owes_look = false;
     op->ring_done = 0;
     op->again_ns = 0;
     op->aborted_since_ns = 0;
-    op->may_write_rank = OCCL_RANK_NONE;
+    op->about_rank = op->may_write_rank = OCCL_RANK_NONE;
     op->deadline_ns = deadline_of(op);
     op->path = CLIENT_PATH_NONE;
     occl_note32(&op->phase, CLIENT_OP_ACTIVE);
+}
+
+int client_submit(struct client_op *op) {
+    start_run(op);
     /* Nobody meets in a communicator that has ended, also if all ranks came at the same moment. */
-    int ended = client_comm_state(comm, &op->about_rank);
+    int ended = client_comm_state(op->comm, &op->about_rank);
     if (ended || op->members == 1) {
         if (!ended)
             client_single_result(op);
@@ -310,46 +358,14 @@ int client_submit(struct client_op *op) {
         return OCCL_OK;
     }
     op->about_rank = OCCL_RANK_NONE;
-    if (enter_joined_run(op)) {
+    int status = OCCL_OK;
+    if (enter_joined_run(op))
         op->path = CLIENT_PATH_RECORD;
+    else
+        status = find_way(op);
+    if (status)
+        occl_note32(&op->phase, CLIENT_OP_INACTIVE);
+    else if (op->path == CLIENT_PATH_RECORD)
         arrive(op);
-        return OCCL_OK;
-    }
-    for (;;) {
-        pthread_mutex_lock(&comm->lock);
-        int status = enter(op, reserved, &how);
-        pthread_mutex_unlock(&comm->lock);
-        if (status == OCCL_OK)
-            break;
-        bool may_wait = !(op->flags & OCCL_OP_NO_WAIT_FOR_ROOM);
-        if (status == OCCL_WOULD_BLOCK && !reserved) {
-            status = client_ring_reserve();
-            reserved = status == OCCL_OK;
-            /* Before the instance number is taken: if there is no room for copies now, nothing has
-             * been submitted, and the peers wait for another try. */
-            if (reserved)
-                status = client_refer(op, true, true);
-        }
-        if (status == OCCL_WOULD_BLOCK && may_wait)
-            status = wait_for_room(op, round++);
-        if (status) {
-            if (reserved) {
-                client_unrefer(op, false);
-                client_ring_unreserve();
-            }
-            occl_note32(&op->phase, CLIENT_OP_INACTIVE);
-            return status;
-        }
-    }
-    if (how == OCCL_ENTER_RING) {
-        occl_note32(&comm->last_path, 3);
-        return submit_ring(op);
-    }
-    if (reserved) { /* the slot became free meanwhile */
-        client_unrefer(op, false);
-        client_ring_unreserve();
-    }
-    op->path = CLIENT_PATH_RECORD;
-    arrive(op);
-    return OCCL_OK;
+    return status;
 }
