@@ -124,13 +124,9 @@ static struct occl_wait_policy policy_now(const struct client_comm *comm) {
     return policy;
 }
 
-/* All members that an OPEN record waits for were last seen on other cores: giving this one up would
- * bring none of them sooner, only a switch there and one back. Who needs a source waits for nobody
- * else. */
+/* All members that an OPEN record waits for were last seen on other cores. Who needs a source waits
+ * for nobody else. */
 static bool missing_elsewhere(const struct client_op *op) {
-    if (op->comm->elsewhere_ticks == 0 || op->path != CLIENT_PATH_RECORD ||
-        op->look.outcome != OCCL_OUT_OPEN)
-        return false;
     uint32_t here = (uint32_t)sched_getcpu(), source = awaited_source(op);
     uint64_t missing = source < op->members ? 1ull << source : ~op->look.ready_mask;
     for (uint32_t i = 0; i < op->members; i++) {
@@ -139,6 +135,24 @@ static bool missing_elsewhere(const struct client_op *op) {
             return false;
     }
     return true;
+}
+
+/* All strands are claimed. Executors give their core up between two of them, not inside. */
+static bool executed_elsewhere(const struct client_op *op) {
+    struct occl_local_plan plan;
+    return occl_rec_kind(op->look.state) == OCCL_REC_LOCAL &&
+           occl_local_plan_make(&op->sig, op->members, &plan) == OCCL_OK &&
+           !occl_record_strands_left(op->rec, plan.strand_count);
+}
+
+/* Whoever this rank waits for is on another core: giving this one up would bring nobody sooner,
+ * only a switch there and one back. */
+static bool awaits_other_cores(const struct client_op *op) {
+    if (op->comm->elsewhere_ticks == 0 || op->path != CLIENT_PATH_RECORD)
+        return false;
+    return op->look.outcome == OCCL_OUT_OPEN
+               ? missing_elsewhere(op)
+               : op->look.outcome == OCCL_OUT_ALL && executed_elsewhere(op);
 }
 
 /* Looks now and then for a moment. Rarely, because each look takes the line away from the rank that
@@ -177,7 +191,7 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
             occl_share_wait(occl_lib.job, target.share_token, target.limit_ns);
             continue;
         }
-        if (policy.spin_steps == 0 && !about_to_sleep && missing_elsewhere(op) &&
+        if (policy.spin_steps == 0 && !about_to_sleep && awaits_other_cores(op) &&
             watch_place(op->comm, &target.place))
             continue;
         (void)occl_waiter_step(&waiter, &policy, &target.place, target.limit_ns);
