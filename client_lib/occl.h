@@ -7,7 +7,8 @@
  * Untagged calls (tag 0) of a communicator form one stream in which the k-th call matches the k-th
  * call of the other ranks; calls with a tag form a stream of their own per tag. The order of calls
  * is matching order only: a later op may execute and complete before an earlier one. Data
- * dependencies are expressed by waiting.
+ * dependencies are expressed by waiting. A program may use a new tag for each op: ranks forget tags
+ * that all of them are done with; at most 1048576 of a communicator are alive.
  *
  * Thread safety: every function may be called from any thread. A handle may be used by several
  * threads at once; it is an integer with a generation, and a stale one is an ordinary error

@@ -78,7 +78,7 @@ static uint32_t missing_member(const struct client_op *op) {
 
 static void target_after(const struct client_op *op, struct wait_target *target) {
     if (op->path == CLIENT_PATH_RING) {
-        if (op->ring_done && target->limit_ns > SETTLE_SLEEP_NS)
+        if (occl_peek32(&op->ring_done) && target->limit_ns > SETTLE_SLEEP_NS)
             target->limit_ns = SETTLE_SLEEP_NS; /* refused: nobody rings when there is room */
         return;
     }

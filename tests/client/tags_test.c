@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A new tag for each op, without end: counters of tags are forgotten when all ranks are done with
  * them, never before, and a tag that comes again meets nothing of its former life. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -121,13 +122,29 @@ static int hot_tag(struct world_rank *me, uint32_t round) {
     return 0;
 }
 
+/* Its tag is forgotten between two runs, and the handle does not know. */
+static int run_persistent(struct world_rank *me, struct occl_request request, int64_t *io) {
+    io[0] = me->rank;
+    WORLD_OK(occl_start(request));
+    WORLD_OK(occl_wait(request));
+    WORLD_CHECK(io[1] == me->size - 1);
+    return 0;
+}
+
 static int fresh_tags(struct world_rank *me) {
     uint64_t state = 77u + (uint64_t)me->rank;
+    struct occl_request persistent;
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    int64_t io[2] = {0, 0};
+    attr.tag = HOT_FIRST - 1;
+    WORLD_OK(occl_all_reduce_init(&io[0], &io[1], 1, OCCL_INT64, OCCL_MAX, me->comm, &attr,
+                                  &persistent));
     const struct client_tags *tags = &comm_of(me)->tags;
     uint32_t rounds = fewer((OCCL_QUOTA_LIVE_TAGS + 50000) / WINDOW), most = 0;
     for (uint32_t round = 0; round < rounds; round++) {
         if (window(me, 1 + round * WINDOW, 0, &state) || hot_tag(me, round) ||
-            (round % 4 == 0 && messages(me, 1 + round, &state)))
+            (round % 4 == 0 && messages(me, 1 + round, &state)) ||
+            (round % 1000 == 0 && run_persistent(me, persistent, io)))
             return 1;
         most = tags->used > most ? tags->used : most;
         WORLD_CHECK(tags->used <= COUNTERS_MAX);
@@ -140,6 +157,55 @@ static int fresh_tags(struct world_rank *me) {
 static void test_more_tags_than_counters(void **state) {
     (void)state;
     assert_int_equal(world_run(&w, RANKS, fresh_tags, NULL, 60), 0);
+}
+
+/* ---- on two threads, and alone ---- */
+
+struct worker {
+    struct world_rank *me;
+    uint32_t first;
+    int failed;
+};
+
+static void *work(void *arg) {
+    struct worker *worker = arg;
+    uint64_t state = worker->first + (uint64_t)worker->me->rank;
+    for (uint32_t i = 0; i < fewer(16000) && !worker->failed; i++)
+        worker->failed = window(worker->me, worker->first + i * WINDOW, 0, &state);
+    return NULL;
+}
+
+static int two_threads(struct world_rank *me) {
+    struct worker workers[2] = {{me, 1, 0}, {me, 0x20000000, 0}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        WORLD_CHECK(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
+    for (int i = 0; i < 2; i++)
+        WORLD_CHECK(pthread_join(threads[i], NULL) == 0 && !workers[i].failed);
+    WORLD_CHECK(comm_of(me)->tags.used <= COUNTERS_MAX);
+    return 0;
+}
+static void test_two_threads_of_each_rank(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, two_threads, NULL, 60), 0);
+}
+
+static int to_oneself(struct world_rank *me) {
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    for (attr.tag = 1; attr.tag < 20000; attr.tag++) {
+        int64_t in = attr.tag, out = 0;
+        struct occl_request request;
+        WORLD_OK(occl_recv(&out, 1, OCCL_INT64, 0, me->comm, &attr, &request));
+        WORLD_OK(occl_send(&in, 1, OCCL_INT64, 0, me->comm, &attr, NULL));
+        WORLD_OK(occl_wait(request));
+        WORLD_CHECK(out == in);
+        WORLD_CHECK(comm_of(me)->tags.used <= COUNTERS_MAX);
+    }
+    return 0;
+}
+static void test_a_rank_alone(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 1, to_oneself, NULL, 60), 0);
 }
 
 /* ---- a tag's next lives ---- */
@@ -421,6 +487,8 @@ static void test_a_rank_dies_in_between(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_more_tags_than_counters),
+        cmocka_unit_test(test_two_threads_of_each_rank),
+        cmocka_unit_test(test_a_rank_alone),
         cmocka_unit_test(test_a_tag_comes_again),
         cmocka_unit_test(test_a_stopped_rank_only_delays),
         cmocka_unit_test(test_a_rank_without_tags_takes_part),

@@ -168,6 +168,33 @@ static void equal_counts_are_forgotten(void **state) {
     end(&s);
 }
 
+static void as_many_members_as_there_are_bits(void **state) {
+    (void)state;
+    struct occl_records m = records_new(OCCL_LOCAL_RANKS_MAX);
+    static struct occl_tag_member member[OCCL_LOCAL_RANKS_MAX];
+    uint64_t hash = occl_tag_hash(OCCL_PEERS_ALL, 7);
+    for (uint32_t r = 0; r < OCCL_LOCAL_RANKS_MAX; r++) {
+        struct occl_tag_member *t = &member[r];
+        occl_tag_member_init(t, &m, r);
+        occl_tag_propose(t, OCCL_TAG_LEVEL_MAX);
+        assert_int_equal(occl_tag_visit(t, &m), OCCL_TAG_TASK_VOTE);
+        t->digest[1] = occl_tag_term(hash, 5) * occl_tag_weight(t, OCCL_PEERS_ALL, false);
+        t->digest[2] = occl_tag_term(hash, 5 + r / 63) * occl_tag_weight(t, OCCL_PEERS_ALL, false);
+        assert_int_equal(occl_tag_visit(&member[0], &m),
+                         r ? OCCL_TAG_TASK_NONE : OCCL_TAG_TASK_VOTE);
+        occl_tag_cast_vote(t);
+    }
+    assert_int_equal(occl_tag_visit(&member[63], &m), OCCL_TAG_TASK_ACT);
+    assert_int_equal(occl_tag_cells(member[63].word), 0xffff & ~(1 << 2));
+    for (uint32_t r = 0; r < OCCL_LOCAL_RANKS_MAX; r++) {
+        assert_int_equal(occl_tag_phase_of(member[0].batch->word), OCCL_TAG_DECIDED);
+        assert_int_equal(occl_tag_visit(&member[r], &m), OCCL_TAG_TASK_ACT);
+        occl_tag_acted(&member[r]);
+    }
+    assert_int_equal(occl_tag_phase_of(member[0].batch->word), OCCL_TAG_OPEN);
+    records_free(&m);
+}
+
 static void one_missing_member_and_one_more_do_not_cancel_out(void **state) {
     (void)state;
     struct scene s = begin();
@@ -342,6 +369,7 @@ int main(void) {
         cmocka_unit_test(buckets_are_even),
         cmocka_unit_test(quiet_until_somebody_asks),
         cmocka_unit_test(equal_counts_are_forgotten),
+        cmocka_unit_test(as_many_members_as_there_are_bits),
         cmocka_unit_test(one_missing_member_and_one_more_do_not_cancel_out),
         cmocka_unit_test(marked_cells_stay_until_they_are_renewed),
         cmocka_unit_test(too_many_marks_are_waited_for_a_while),
