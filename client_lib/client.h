@@ -415,16 +415,17 @@ uint32_t client_member_rank(const struct client_op *op, uint32_t member);
 void client_local_execute(struct client_op *op);
 /* All members' buffers are where the daemon's lanes can reach them. */
 bool client_local_lanes_can(struct client_op *op);
-/* remote.c: one strand some of whose buffers are in other processes' private memory. */
+/* remote.c: strands that follow each other, some of whose buffers are in other processes' private
+ * memory. */
 struct client_side {
     char *ptr;       /* in this address space, or NULL */
     uint64_t remote; /* address in process pid; pid 0: no such buffer */
     uint32_t pid;
     uint32_t member;
 };
-int client_remote_strand(const struct occl_local_plan *plan, uint32_t index,
-                         const struct client_side *inputs, const struct client_side *outputs,
-                         uint32_t *out_member);
+int client_remote_strands(const struct occl_local_plan *plan, uint32_t index, uint32_t strands,
+                          const struct client_side *inputs, const struct client_side *outputs,
+                          uint32_t *out_member);
 
 /* spill.c: the ring. Reserve takes a completion credit; WOULD_BLOCK when none is free. */
 int client_ring_start(const struct occl_session_shape *shape);

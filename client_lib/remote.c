@@ -142,11 +142,13 @@ static int copy_piece(struct work *w, uint32_t *out_member) {
     return send_result(w, from, out_member);
 }
 
-int client_remote_strand(const struct occl_local_plan *plan, uint32_t index,
-                         const struct client_side *inputs, const struct client_side *outputs,
-                         uint32_t *out_member) {
+int client_remote_strands(const struct occl_local_plan *plan, uint32_t index, uint32_t strands,
+                          const struct client_side *inputs, const struct client_side *outputs,
+                          uint32_t *out_member) {
     char *room = scratch();
-    uint64_t total, at = occl_local_strand_range(plan, index, &total);
+    uint64_t last_bytes, at = (uint64_t)index * plan->slice_bytes;
+    uint64_t total = occl_local_strand_range(plan, index + strands - 1, &last_bytes) - at;
+    total += last_bytes;
     if (!room)
         return OCCL_E_NO_MEMORY;
     /* A copy lands in a buffer of its own, or once in scratch: each call into the kernel should

@@ -310,7 +310,8 @@ static uint32_t segment_of_core(uint32_t core) {
     return reversed[core % OCCL_STRAND_SEGMENTS];
 }
 
-uint32_t occl_record_claim_strand(struct occl_record *rec, uint32_t count, uint32_t core) {
+uint32_t occl_record_claim_strands(struct occl_record *rec, uint32_t count, uint32_t core,
+                                   uint32_t wanted, uint32_t *out_claimed) {
     uint32_t start = segment_of_core(core);
     for (uint32_t i = 0; i < OCCL_STRAND_SEGMENTS; i++) {
         uint32_t segment = (start + i) % OCCL_STRAND_SEGMENTS;
@@ -318,11 +319,19 @@ uint32_t occl_record_claim_strand(struct occl_record *rec, uint32_t count, uint3
         /* A look first: counters of empty segments must not grow with every visit. */
         if (occl_peek32(&rec->strands_next[segment]) >= strands)
             continue;
-        uint32_t at = occl_add32(&rec->strands_next[segment], 1);
-        if (at < strands)
+        uint32_t at = occl_add32(&rec->strands_next[segment], wanted);
+        if (at < strands) {
+            *out_claimed = strands - at < wanted ? strands - at : wanted;
             return segment_first(segment, count) + at;
+        }
     }
+    *out_claimed = 0;
     return count;
+}
+
+uint32_t occl_record_claim_strand(struct occl_record *rec, uint32_t count, uint32_t core) {
+    uint32_t claimed;
+    return occl_record_claim_strands(rec, count, core, 1, &claimed);
 }
 
 bool occl_record_strands_left(const struct occl_record *rec, uint32_t count) {

@@ -446,6 +446,9 @@ void occl_claim_leave(const struct occl_records *m, uint32_t index);
  * core, a hint. Wait-free; counters that were scribbled end the claiming early or make strands run
  * twice, never a strand outside [0, count). */
 uint32_t occl_record_claim_strand(struct occl_record *rec, uint32_t count, uint32_t core);
+/* As many as `wanted` strands that follow each other, 1 or more; *out_claimed: how many. */
+uint32_t occl_record_claim_strands(struct occl_record *rec, uint32_t count, uint32_t core,
+                                   uint32_t wanted, uint32_t *out_claimed);
 /* Whether a strand was left a moment ago. */
 bool occl_record_strands_left(const struct occl_record *rec, uint32_t count);
 /* How many were claimed, for inspection; tries that found none may be counted, too. */

@@ -393,6 +393,20 @@ static void strands_are_claimed_once(void **state) {
     assert_int_equal(occl_record_claim_strand(rec, 64, 0), 1);
     assert_int_equal(occl_record_claim_strand(rec, 64, 2), 16);
     assert_int_equal(occl_record_claim_strand(rec, 64, 1), 33);
+    /* Several at once, never beyond their segment. */
+    for (uint32_t wanted = 1; wanted < 12; wanted++) {
+        uint32_t sum = 0, claimed = 1;
+        uint8_t seen[70] = {0};
+        memset(rec->strands_next, 0, sizeof rec->strands_next);
+        for (uint32_t i = 0; claimed; i++) {
+            uint32_t strand = occl_record_claim_strands(rec, 70, i, wanted, &claimed);
+            assert_true(claimed <= wanted && strand + claimed <= 70);
+            for (uint32_t k = 0; k < claimed; k++)
+                assert_int_equal(seen[strand + k]++, 0);
+            sum += claimed;
+        }
+        assert_int_equal(sum, 70);
+    }
     /* Scribbled counters. */
     for (uint32_t s = 0; s < OCCL_STRAND_SEGMENTS; s++)
         rec->strands_next[s] = s % 2 ? UINT32_MAX : 0;
