@@ -211,6 +211,18 @@ static void ops_are_shown(void **state) {
     assert_int_equal(views[0].signature.count, 100);
     assert_int_equal(views[0].state, 0);
     assert_true(views[0].first_ticks > 0);
+    /* The same, asked job by job: the end is told, and a job without ops has none. */
+    uint64_t next = 1;
+    memset(views, 0, sizeof views);
+    assert_int_equal(occl_engine_job_ops(fx.engine, 1, &next, 4, views, 4), 1);
+    assert_int_equal(next, 0);
+    assert_int_equal(views[0].comm_uid, comm->uid);
+    assert_int_equal(views[0].arrived_mask, 5);
+    next = comm->uid + 1;
+    assert_int_equal(occl_engine_job_ops(fx.engine, 1, &next, 4, views, 4), 0);
+    next = 1;
+    assert_int_equal(occl_engine_job_ops(fx.engine, 99, &next, 4, views, 4), 0);
+    assert_int_equal(next, 0);
     fx_close(&fx);
     free(data);
 }
