@@ -25,6 +25,8 @@ expect() {
 expect sim_holds 0 "all invariants held" cluster --seed 3 --seeds 5 --faults delay,reorder
 expect sim_ordered_hangs 1 "no progress: .*(seed 1)" cluster --seed 1 --ordered
 expect sim_equal_orders_complete 0 "all invariants held" cluster --seed 1 --ordered --same-order
+expect sim_sessions_hold 0 "all invariants held" sessions --seed 3 --seeds 5 --faults all
+expect sim_sessions_trace 0 "seed 2 ok: sessions: trace [0-9a-f]*" sessions --seed 2 --verbose
 expect sim_verbose 0 "seed 2 ok: .* preemptions" cluster --seed 2 --verbose
 expect sim_help 0 "usage: occl-sim cluster" --help
 expect sim_no_command 2 "expected a command"

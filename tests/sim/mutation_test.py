@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes known mistakes in executor, scheduler, pool, fabric and simulator, one at a time, and demands
-that a test notices each. A mistake is a text to find in a file and what to put there instead; a text
+"""Makes known mistakes in executor, scheduler, pool, fabric, daemon and simulator, one at a time, and
+demands that a test notices each. A mistake is a text to find in a file and what to put there instead; a text
 that is not found is an error, so that the list follows the code.
 """
 
+import glob
 import os
 import shutil
 import subprocess
@@ -12,12 +13,25 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-FOLDERS = ["gpu", "daemon/sched", "fabric", "tools/sim", "shm_ipc", "tests/gpu", "tests/sched",
+FOLDERS = ["gpu", "daemon", "fabric", "tools/sim", "shm_ipc", "tests/gpu", "tests/sched",
            "tests/fabric", "tests/sim"]
+
+
+def sources_in(folder, *others):
+    """All C sources of a folder but these."""
+    names = sorted(glob.glob(os.path.join(ROOT, folder, "*.c")))
+    return [os.path.relpath(name, ROOT) for name in names
+            if os.path.basename(name) not in others]
+
+
 SIM = ["tools/sim/%s.c" % name for name in
        ("check", "cluster", "lane", "member", "node", "options", "programs", "rank", "workload")]
 SCHED = ["daemon/sched/%s.c" % name for name in ("sched", "share", "pool")]
 BASE = ["shm_ipc/record.c", "shm_ipc/datatype.c", "gpu/local_program.c", "fabric/sim.c"]
+HOST = (["tools/sim/options.c", "gpu/local_program.c"] +
+        [name for name in sources_in("tools/sim") if os.path.basename(name).startswith("host")] +
+        sources_in("daemon", "main.c") + sources_in("daemon/engine") + sources_in("daemon/sched") +
+        sources_in("shm_ipc") + sources_in("gpu/host"))
 TESTS = {
     "exec": (["tests/gpu/exec_test.c", "tests/gpu/mesh.c", "tools/sim/programs.c"], []),
     "sched": (["tests/sched/sched_test.c", "tests/sched/fixture.c"] + SCHED[:2],
@@ -26,8 +40,15 @@ TESTS = {
     "pool": (["tests/sched/pool_test.c", "daemon/sched/pool.c"], []),
     "fabric": (["tests/fabric/sim_test.c", "tests/fabric/conformance.c", "fabric/sim.c"], []),
     "cluster": (["tests/sim/cluster_test.c"] + SIM + SCHED + BASE, []),
+    "sessions": (["tests/sim/sessions_test.c"] + HOST,
+                 ["-luring", "-ljansson", "-linih", "-lhwloc", "-lsystemd", "-lpthread"]),
 }
 SECONDS = 120
+# What one source needs beyond the others.
+SOURCE_FLAGS = {
+    "gpu/host/movers_avx2.c": ["-mavx2", "-mf16c"],
+    "gpu/host/movers_avx512.c": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"],
+}
 
 # name, test, file, text, replacement
 MISTAKES = [
@@ -132,14 +153,107 @@ MISTAKES = [
     ("a_strand_is_skipped", "cluster", "gpu/local_program.c",
      "    step.src_chunk = index;\n    step.dst_chunk = index;\n",
      "    step.src_chunk = index;\n    step.dst_chunk = 0;\n"),
+    # sessions of a daemon
+    ("a_waiter_that_ends_is_kept", "sessions", "daemon/rendezvous.c",
+     "    if (session->meetings == 0)\n        return;\n", "    if (1)\n        return;\n"),
+    ("time_outs_of_creation_are_lost", "sessions", "daemon/rendezvous.c",
+     "    if (timeout_ns == 0 ||", "    if (1 || timeout_ns == 0 ||"),
+    ("a_drain_leaves_waiters_alone", "sessions", "daemon/daemon.c",
+     "daemon->config.drain_timeout_ns;\n    occl_rendezvous_refuse_all(daemon);\n",
+     "daemon->config.drain_timeout_ns;\n"),
+    ("a_drain_trusts_a_refused_hello", "sessions", "daemon/daemon.c",
+     "if (!session->job || !session->page)", "if (!session->job)"),
+    ("splits_outlive_a_leaver", "sessions", "daemon/comm.c",
+     "    occl_split_fail_all(comm, OCCL_E_PEER_FAILED, text);\n", ""),
+    ("time_outs_of_splits_are_lost", "sessions", "daemon/split.c",
+     "    if (msg->timeout_ns == 0 ||", "    if (1 || msg->timeout_ns == 0 ||"),
+    ("a_split_sorts_by_rank_alone", "sessions", "daemon/split.c",
+     "    if (a->key != b->key)\n        return a->key < b->key ? -1 : 1;\n", ""),
+    ("members_are_not_told", "sessions", "daemon/comm_fail.c", "    tell_members(comm);\n", ""),
+    ("ring_ops_wait_for_a_leaver", "sessions", "daemon/comm_fail.c",
+     "        occl_engine_comm_fail(daemon->engine, comm->uid, OCCL_E_PEER_FAILED, leaver);\n", ""),
+    ("a_death_leaves_the_communicator_alive", "sessions", "daemon/comm.c",
+     "    occl_comm_end(comm, OCCL_COMM_FAILED, OCCL_E_PEER_FAILED, rank, text);\n", ""),
+    ("a_dead_rank_is_not_marked", "sessions", "daemon/comm.c",
+     "    occl_comm_mark_dead(comm, rank);\n    occl_comm_end(comm, OCCL_COMM_FAILED",
+     "    occl_comm_end(comm, OCCL_COMM_FAILED"),
+    ("a_page_stays_charged", "sessions", "daemon/comm.c",
+     "    occl_memfd_close(&comm->memfd);\n"
+     "    occl_tenant_uncharge(comm->job->tenant, comm->records.page_bytes);\n",
+     "    occl_memfd_close(&comm->memfd);\n"),
+    ("a_region_stays_open", "sessions", "daemon/region.c",
+     "    tenant->regions--;\n    occl_memfd_close(&region->memfd);\n", "    tenant->regions--;\n"),
+    ("a_region_outlives_its_owner", "sessions", "daemon/region.c",
+     "    tell_mappers(region);\n", "    (void)tell_mappers;\n"),
+    ("a_stopping_daemon_takes_memory_along", "sessions", "daemon/region.c",
+     " && region->owner->cause != OCCL_CAUSE_SHUTDOWN", ""),
+    ("the_handshake_goes_on_for_ever", "sessions", "daemon/hello.c",
+     "    occl_loop_timer_cancel(daemon->loop, &session->deadline);\n"
+     "    session->phase = OCCL_PHASE_LIVE;\n    daemon->counters.sessions_total++;\n"
+     "    session->own_pid",
+     "    session->phase = OCCL_PHASE_LIVE;\n    daemon->counters.sessions_total++;\n"
+     "    session->own_pid"),
+    ("last_words_are_not_read", "sessions", "daemon/session.c",
+     "i < LAST_ROUNDS && session->socket_watch.slot", "0"),
+    ("a_reset_is_an_end", "sessions", "daemon/session.c",
+     "    if (got < 0 && errno == ECONNRESET)\n", "    if (0)\n"),
+    ("an_exit_is_waited_for_too_long", "sessions", "daemon/session.c",
+     "#define EXIT_GRACE_NS 5000000ull", "#define EXIT_GRACE_NS 50000000ull"),
+    ("a_full_socket_loses_messages", "sessions", "daemon/session_send.c",
+     "    if (status == OCCL_WOULD_BLOCK || status == OCCL_E_NO_MEMORY)\n        enqueue(",
+     "    if (status == OCCL_E_NO_MEMORY)\n        enqueue("),
+    ("a_queue_is_not_flushed", "sessions", "daemon/session_send.c",
+     "    session->queue_bytes += bytes;\n    watch_for_room(session, true);\n",
+     "    session->queue_bytes += bytes;\n"),
+    ("doorbells_are_not_answered", "sessions", "daemon/dispatch.c",
+     "        occl_engine_kick(session->daemon->engine, session->id);\n", ""),
+    ("the_sessions_of_a_tenant_are_not_counted_down", "sessions", "daemon/tenant.c",
+     "    tenant->daemon->rank_sessions--;\n", ""),
+    ("a_quarantine_is_forgotten", "sessions", "daemon/daemon.c",
+     "        if (session)\n            occl_session_end(session, OCCL_CAUSE_QUARANTINED",
+     "        if (0)\n            occl_session_end(session, OCCL_CAUSE_QUARANTINED"),
+    # matching, driven
+    ("records_end_with_the_ring", "sessions", "daemon/engine/record_exec.c",
+     "    if (place.slot != sqe->slot ||",
+     "    if (comm->failed_status != OCCL_OK || place.slot != sqe->slot ||"),
+    ("a_member_may_come_twice", "sessions", "daemon/engine/match.c",
+     "    if (op->arrived == op->members)\n        all_arrived(lane, op);\n",
+     "    if (op->arrived + 1 >= op->members)\n        all_arrived(lane, op);\n"),
+    ("a_withdrawal_ends_nothing", "sessions", "daemon/engine/match.c",
+     "                occl_eng_op_fail(lane, op, OCCL_E_TIMEOUT, occl_eng_rank_of(op, i));\n", ""),
+    ("the_last_member_hears_nothing", "sessions", "daemon/engine/finish.c",
+     "    for (uint32_t i = 0; i < op->members; i++) {\n        if (op->arrived_mask >> i & 1)\n"
+     "            retire(",
+     "    for (uint32_t i = 0; i + 1 < op->members; i++) {\n        if (op->arrived_mask >> i & 1)\n"
+     "            retire("),
 ]
 
 
-def build(folder, test):
-    sources, extra = TESTS[test]
+def compile_source(folder, source, target):
+    """Empty, or what the compiler said."""
     command = ["gcc", "-std=gnu11", "-O1", "-w", "-D_GNU_SOURCE=", "-ffp-contract=off", "-I."]
-    command += sources + extra + ["-o", "test", "-lcmocka", "-lm"]
-    return subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
+    command += SOURCE_FLAGS.get(source, []) + ["-c", source, "-o", target]
+    run = subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
+    return run.stderr if run.returncode != 0 else ""
+
+
+def build(folder, test, mutated):
+    """Compiles what the mistake may have changed, and links; empty, or what went wrong. Objects
+    without the mistake are kept for the next one; a mistake in a header may be in all of them."""
+    sources, extra = TESTS[test]
+    objects = []
+    for source in sources:
+        kept = "objects/" + source.replace("/", "_") + ".o"
+        touched = mutated.endswith(".h") or source == mutated
+        target = kept + ".mutant" if touched else kept
+        if touched or not os.path.exists(os.path.join(folder, kept)):
+            said = compile_source(folder, source, target)
+            if said:
+                return said
+        objects.append(target)
+    command = ["gcc"] + objects + ["-o", "test"] + extra + ["-lcmocka", "-lm"]
+    run = subprocess.run(command, cwd=folder, stderr=subprocess.PIPE, text=True, check=False)
+    return run.stderr if run.returncode != 0 else ""
 
 
 def notices(folder):
@@ -162,9 +276,9 @@ def attempt(folder, name, test, path, text, replacement):
     with open(full, "w", encoding="utf-8") as file:
         file.write(right.replace(text, replacement))
     try:
-        result = build(folder, test)
-        if result.returncode != 0:
-            return "does not compile: " + result.stderr[:300]
+        said = build(folder, test, path)
+        if said:
+            return "does not compile: " + said[:300]
         return "" if notices(folder) else "the %s test passes" % test
     finally:
         with open(full, "w", encoding="utf-8") as file:
@@ -177,6 +291,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in FOLDERS:
             shutil.copytree(os.path.join(ROOT, name), os.path.join(folder, name))
+        os.mkdir(os.path.join(folder, "objects"))
         for mistake in MISTAKES:
             if wanted and mistake[0] not in wanted:
                 continue

@@ -10,10 +10,16 @@ static const char USAGE[] =
     "usage: occl-sim cluster [--seed N] [--seeds COUNT] [--ranks R] [--nodes K] [--jobs N]\n"
     "                        [--ops N] [--slots N] [--faults LIST] [--ordered] [--same-order]\n"
     "                        [--verbose]\n"
+    "       occl-sim sessions [--seed N] [--seeds COUNT] [--ranks R] [--jobs N] [--ops N]\n"
+    "                        [--faults LIST] [--verbose]\n"
     "\n"
-    "Runs whole clusters on a virtual clock: the real scheduler, executor, pool and arrival\n"
-    "records over an in-process fabric. Every rank submits its ops in its own random order with\n"
-    "random waits that never form a cycle; every result is compared with a reference.\n"
+    "cluster runs whole clusters on a virtual clock: the real scheduler, executor, pool and\n"
+    "arrival records over an in-process fabric. Every rank submits its ops in its own random\n"
+    "order with random waits that never form a cycle; every result is compared with a\n"
+    "reference. Then it runs the sessions of each node.\n"
+    "sessions runs one whole daemon (control side, engine, matching) in process: clients that\n"
+    "speak the wire attach, make, split and end communicators, submit ops through records and\n"
+    "rings, and end in all ways in the middle of it.\n"
     "\n"
     "  --seed N        decides everything (default 1)\n"
     "  --seeds COUNT   run COUNT seeds, N, N+1, ... (default 1)\n"
@@ -22,10 +28,11 @@ static const char USAGE[] =
     "  --jobs N        jobs sharing the nodes, 1..16 (default 2)\n"
     "  --ops N         ops of each job, 1..512 (default 16)\n"
     "  --slots N       pooled run slots of a node; 0: enough for all (default 0)\n"
-    "  --faults LIST   of delay,reorder,slow,kill,stop,timeout, or none, or all (default none)\n"
+    "  --faults LIST   of delay,reorder,slow,kill,stop,timeout and, for sessions, exec,garble,\n"
+    "                  quota,drain; or none, or all (default none)\n"
     "  --ordered       an executor that serves each rank strictly in order: it deadlocks\n"
     "  --same-order    all ranks submit in the same order\n"
-    "  --verbose       one line a seed\n"
+    "  --verbose       one line a seed, and of sessions the trace and the daemon's log\n"
     "\n"
     "Exit status: 0, 1 with the broken invariant and the seed on stderr, 2 for wrong usage.\n";
 
@@ -48,22 +55,22 @@ static bool parse_number(const char *name, const char *text, uint64_t least, uin
 }
 
 static bool parse_faults(const char *text, uint32_t *out_faults, char *out_message, size_t bytes) {
-    static const char *const NAMES[] = {"delay", "reorder", "slow", "kill", "stop", "timeout"};
+    static const char *const NAMES[] = {"delay",   "reorder", "slow",   "kill",  "stop",
+                                        "timeout", "exec",    "garble", "quota", "drain"};
     uint32_t faults = 0;
     while (*text != '\0') {
         size_t length = strcspn(text, ",");
         uint32_t bit = 0;
-        for (uint32_t i = 0; i < 6; i++)
+        for (uint32_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
             if (length == strlen(NAMES[i]) && strncmp(text, NAMES[i], length) == 0)
                 bit = 1u << i;
         if (length == 3 && strncmp(text, "all", 3) == 0)
             bit = SIM_FAULT_ALL;
         if (bit == 0 && !(length == 4 && strncmp(text, "none", 4) == 0)) {
-            snprintf(
-                out_message, bytes,
-                "--faults: expected delay, reorder, slow, kill, stop, timeout, all or none, found "
-                "\"%.*s\"",
-                (int)length, text);
+            snprintf(out_message, bytes,
+                     "--faults: expected delay, reorder, slow, kill, stop, timeout, exec, garble, "
+                     "quota, drain, all or none, found \"%.*s\"",
+                     (int)length, text);
             return false;
         }
         faults |= bit;

@@ -19,8 +19,13 @@ enum sim_fault {
     SIM_FAULT_SLOW = 4,
     SIM_FAULT_KILL = 8,
     SIM_FAULT_STOP = 16,
-    SIM_FAULT_TIMEOUT = 32, /* ops on one node have deadlines */
-    SIM_FAULT_ALL = 63,
+    SIM_FAULT_TIMEOUT = 32, /* ops on one node, and creations, have deadlines; the clock jumps */
+    /* sessions only */
+    SIM_FAULT_EXEC = 64,
+    SIM_FAULT_GARBLE = 128,
+    SIM_FAULT_QUOTA = 256,
+    SIM_FAULT_DRAIN = 512,
+    SIM_FAULT_ALL = 1023,
 };
 
 struct sim_options {
