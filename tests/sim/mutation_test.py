@@ -259,8 +259,10 @@ def build(folder, test, mutated):
 def notices(folder):
     """Whether the test fails, crashes or does not end."""
     try:
+        # Whoever crashes leaves its socket: in our folder.
         run = subprocess.run(["./test"], cwd=folder, stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL, timeout=SECONDS, check=False)
+                             stderr=subprocess.DEVNULL, timeout=SECONDS, check=False,
+                             env=dict(os.environ, TMPDIR=folder))
     except subprocess.TimeoutExpired:
         return True
     return run.returncode != 0

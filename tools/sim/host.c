@@ -23,6 +23,7 @@
 #define DRAIN_NS 60000000u
 #define UNKILLABLE_NS 60000000u
 #define TERM_MAX_NS 2500000u
+#define FOLDER_BASE_MAX 40u
 #define TERM_EARLY_NS 350000u
 #define SENDQUEUE_BYTES 16384u
 
@@ -396,7 +397,10 @@ bool sim_host_run(const struct sim_options *options, uint64_t seed,
     host->seeded.state = seed * 0x9e3779b97f4a7c15ull + 1;
     host->clock = occl_clock_virtual_init(&host->time, seed);
     host->result.trace = 0xcbf29ce484222325ull;
-    (void)snprintf(host->folder, sizeof host->folder, "/tmp/occl-sim-XXXXXX");
+    /* A socket's path has 107 bytes at most. */
+    const char *base = getenv("TMPDIR");
+    (void)snprintf(host->folder, sizeof host->folder, "%s/occl-sim-XXXXXX",
+                   base && strlen(base) <= FOLDER_BASE_MAX ? base : "/tmp");
     if (!mkdtemp(host->folder))
         abort();
     (void)snprintf(host->socket, sizeof host->socket, "%s/s", host->folder);
