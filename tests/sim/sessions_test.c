@@ -12,9 +12,11 @@
 
 /* Seeds of each sweep are multiplied by this: --full. */
 static uint64_t scale = 1;
+/* Where sockets are made: --in=FOLDER. */
+static const char *folder;
 
 static struct sim_options base(void) {
-    return (struct sim_options){.ranks = 4, .nodes = 1, .jobs = 3, .ops = 16};
+    return (struct sim_options){.ranks = 4, .nodes = 1, .jobs = 3, .ops = 16, .folder = folder};
 }
 
 static struct sim_host_result sweep(const struct sim_options *options, uint64_t seed,
@@ -129,7 +131,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(all_faults_together),          cmocka_unit_test(many_processes),
         cmocka_unit_test(a_seed_decides_everything),
     };
-    if (argc > 1 && strcmp(argv[1], "--full") == 0)
-        scale = 10;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--full") == 0)
+            scale = 10;
+        if (strncmp(argv[i], "--in=", 5) == 0)
+            folder = argv[i] + 5;
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -398,7 +398,7 @@ bool sim_host_run(const struct sim_options *options, uint64_t seed,
     host->clock = occl_clock_virtual_init(&host->time, seed);
     host->result.trace = 0xcbf29ce484222325ull;
     /* A socket's path has 107 bytes at most. */
-    const char *base = getenv("TMPDIR");
+    const char *base = options->folder;
     (void)snprintf(host->folder, sizeof host->folder, "%s/occl-sim-XXXXXX",
                    base && strlen(base) <= FOLDER_BASE_MAX ? base : "/tmp");
     if (!mkdtemp(host->folder))

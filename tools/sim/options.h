@@ -34,11 +34,12 @@ struct sim_options {
     uint32_t ranks; /* of each job */
     uint32_t nodes;
     uint32_t jobs;
-    uint32_t ops;    /* of each job */
-    uint32_t slots;  /* pooled run slots of a node; 0: enough for all */
-    uint32_t faults; /* enum sim_fault */
-    bool ordered;    /* negative control: each rank's ops strictly in order of submission */
-    bool same_order; /* all ranks submit in the same order */
+    uint32_t ops;       /* of each job */
+    uint32_t slots;     /* pooled run slots of a node; 0: enough for all */
+    uint32_t faults;    /* enum sim_fault */
+    bool ordered;       /* negative control: each rank's ops strictly in order of submission */
+    bool same_order;    /* all ranks submit in the same order */
+    const char *folder; /* where sessions make their socket, of a short name; NULL: /tmp */
     bool verbose;
     bool help;
 };
