@@ -101,6 +101,8 @@ static void in_child(void) {
     occl_lib.own = NULL;
     occl_lib.own_count = occl_lib.own_capacity = 0;
     memset(occl_lib.by_number, 0, sizeof occl_lib.by_number);
+    occl_lib.retired = NULL; /* uses of threads that are not here may never end */
+    occl_lib.unmapped++;     /* this thread remembers regions of the parent's session */
     occl_lib.staging = NULL;
 }
 

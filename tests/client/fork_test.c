@@ -106,9 +106,62 @@ static void test_E01_fork_under_load(void **state) {
     assert_int_equal(world_run(&w, 2, e01, NULL, 120), 0);
 }
 
+/* E02: what the parent's thread knows of its regions is nothing to the child: there the same
+ * address is memory like any other, and the number may be that of another region of the child's
+ * own. */
+enum { E02_COUNT = 1 << 16 };
+struct e02_shared {
+    struct occl_unique_id id;
+    uint32_t ready;
+};
+static int e02_child(struct world_rank *me, const int32_t *inherited) {
+    struct e02_shared *shared = me->arg;
+    struct occl_comm c;
+    void *own;
+    int32_t *out = malloc(E02_COUNT * sizeof *out);
+    WORLD_CHECK(world_attach(me->world, "heirs") == OCCL_SUCCESS);
+    if (me->rank == 0) {
+        WORLD_OK(occl_get_unique_id(&shared->id));
+        __atomic_store_n(&shared->ready, 1, __ATOMIC_SEQ_CST);
+    }
+    while (!__atomic_load_n(&shared->ready, __ATOMIC_SEQ_CST))
+        usleep(1000);
+    WORLD_OK(occl_mem_alloc(E02_COUNT * sizeof *out, &own));
+    memset(own, 0x55, E02_COUNT * sizeof *out);
+    WORLD_OK(occl_comm_create(&shared->id, me->rank, 2, NULL, &c));
+    WORLD_CHECK(out != NULL);
+    WORLD_OK(occl_all_reduce(inherited, out, E02_COUNT, OCCL_INT32, OCCL_SUM, c, NULL, NULL));
+    for (int i = 0; i < E02_COUNT; i++)
+        WORLD_CHECK(out[i] == 2 * i + 1);
+    WORLD_OK(occl_finalize());
+    return 0;
+}
+static int e02(struct world_rank *me) {
+    void *buffer;
+    WORLD_OK(occl_mem_alloc(E02_COUNT * sizeof(int32_t), &buffer));
+    int32_t *values = buffer;
+    memset(values, 0, E02_COUNT * sizeof *values);
+    WORLD_OK(
+        occl_all_reduce(values, values, E02_COUNT, OCCL_INT32, OCCL_SUM, me->comm, NULL, NULL));
+    for (int i = 0; i < E02_COUNT; i++)
+        values[i] = i + me->rank;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(e02_child(me, values));
+    WORLD_CHECK(world_wait(pid, 20) == 0);
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    return 0;
+}
+static void test_E02_child_uses_the_parents_memory(void **state) {
+    (void)state;
+    struct e02_shared *shared = world_shared(sizeof *shared);
+    assert_int_equal(world_run(&w, 2, e02, shared, 60), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_E01_fork_under_load),
+        cmocka_unit_test(test_E02_child_uses_the_parents_memory),
     };
     return cmocka_run_group_tests_name("client_fork", tests, setup, teardown);
 }
