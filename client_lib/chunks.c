@@ -47,9 +47,10 @@ static uint64_t take_of_stream(struct client_op *op) {
     uint32_t instance = op->key.instance, chunk = instance % OCCL_STREAM_CHUNKS;
     uint64_t *user = &comm->stream_users[chunk], before = occl_observe64(user);
     struct occl_op_key key = {OCCL_PEERS_ALL, 0, (uint32_t)before};
-    if (before && (int32_t)(instance - key.instance) <= 0)
+    if (before && key.instance - instance < APART_MAX)
         return 0;
-    bool is_free = !before || (int32_t)(clean_instance(comm, instance) - key.instance) > 0 ||
+    bool is_free = !before || instance - key.instance >= APART_MAX ||
+                   (int32_t)(clean_instance(comm, instance) - key.instance) > 0 ||
                    all_left(comm, occl_place_of(key), comm->ranks);
     if (!is_free || !occl_claim64(user, &before, 1ull << 32 | instance))
         return 0;

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Instance numbers of the untagged stream: results across their wrap, and payload that goes through
+ * the page again after billions of small ops that needed no chunk. The tests set the number. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "client_lib/client.h"
+#include "tests/client/world.h"
+
+#define COUNT 1000 /* needs a chunk */
+
+static struct world w;
+
+static struct client_comm *comm_of(const struct world_rank *me) {
+    return occl_lib.comms[(uint32_t)me->comm.handle];
+}
+
+static int sum(struct world_rank *me, size_t count, uint64_t salt) {
+    static float in[COUNT], out[COUNT];
+    world_fill(in, count, me->rank, salt);
+    WORLD_OK(occl_all_reduce(in, out, count, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+    WORLD_CHECK(world_wrong_sum(out, count, me->size, salt) == 0);
+    return 0;
+}
+
+/* All ranks go on with another number, a multiple of all records of the stream. Nobody is in a run
+ * then, and nobody looks at the number: the others are in an op with a tag. */
+static int go_on_with(struct world_rank *me, uint32_t instance) {
+    struct occl_op_attr attr = {.size = sizeof attr, .tag = 1};
+    while (comm_of(me)->untagged_next % (OCCL_RUNS * OCCL_RUN_OPS))
+        if (sum(me, 1, 0))
+            return 1;
+    WORLD_OK(occl_barrier(me->comm, &attr, NULL));
+    comm_of(me)->untagged_next = instance;
+    attr.tag = 2;
+    WORLD_OK(occl_barrier(me->comm, &attr, NULL));
+    return 0;
+}
+
+static int sums_in_page(struct world_rank *me, int ops) {
+    int in_page = 0;
+    for (int i = 0; i < ops; i++) {
+        if (sum(me, COUNT, (uint64_t)i))
+            return 1;
+        in_page += comm_of(me)->last_way == CLIENT_WAY_DIRECT;
+    }
+    WORLD_CHECK(in_page == ops);
+    return 0;
+}
+
+static int stream(struct world_rank *me) {
+    /* Short of the sign, long after it, short of the wrap, and again far apart. */
+    static const uint32_t numbers[] = {0,           0x7fffff00u, 0x90000000u, 0xffffff00u,
+                                       0x80001000u, 0x100u,      0xf0000000u};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (go_on_with(me, numbers[i]) || sums_in_page(me, 600))
+            return 1;
+    return 0;
+}
+static void test_numbers_wrap(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, stream, NULL, 30), 0);
+    assert_int_equal(world_run(&w, 4, stream, NULL, 30), 0);
+}
+
+static int setup(void **state) {
+    (void)state;
+    world_start(&w, NULL);
+    return 0;
+}
+static int teardown(void **state) {
+    (void)state;
+    return world_stop(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_numbers_wrap),
+    };
+    return cmocka_run_group_tests_name("client_wrap", tests, setup, teardown);
+}
