@@ -87,7 +87,7 @@ static uint32_t cells_agreed(const struct occl_tag_member *t, uint32_t cells) {
 /* The batch is OPEN and all have voted. True: this call has decided it. */
 static bool evaluate(struct occl_tag_member *t, const struct occl_records *m, uint64_t word) {
     uint32_t stale = stale_cells(t);
-    if (__builtin_popcount(stale) > OCCL_TAG_CELLS / 2 && t->tries++ < TRIES_MAX)
+    if ((uint32_t)__builtin_popcount(stale) > OCCL_TAG_CELLS / 2 && t->tries++ < TRIES_MAX)
         return false;
     uint64_t closed = occl_tag_word_with(word, OCCL_TAG_CLOSED, 0);
     if (!occl_claim64(&t->batch->word, &word, closed))
@@ -98,7 +98,7 @@ static bool evaluate(struct occl_tag_member *t, const struct occl_records *m, ui
     occl_note64(&t->batch->voted, 0);
     occl_note64(&t->batch->acted, 0);
     word = closed;
-    for (int i = 0; i < DECIDE_TRIES; i++) {
+    for (uint32_t i = 0; i < DECIDE_TRIES; i++) {
         uint64_t decided =
             occl_tag_word_with(closed, OCCL_TAG_DECIDED, cells & ~occl_tag_cells(word));
         if (occl_claim64(&t->batch->word, &word, decided))
@@ -138,7 +138,7 @@ bool occl_tag_touch(struct occl_tag_member *t, uint32_t bucket) {
     uint32_t bit = 1u << cell;
     (void)occl_or64(&t->votes[t->rank].stale, bit);
     uint64_t word = occl_look64(&t->batch->word);
-    for (int i = 0; i < DECIDE_TRIES && same_batch(word, t->word); i++) {
+    for (uint32_t i = 0; i < DECIDE_TRIES && same_batch(word, t->word); i++) {
         if (occl_tag_phase_of(word) == OCCL_TAG_DECIDED) {
             t->word = word;
             return true;
@@ -164,7 +164,7 @@ static void open_batch(struct occl_tag_member *t, uint64_t after, uint32_t wides
  * from a bucket on where wider ones fit. */
 static void open_next(struct occl_tag_member *t, uint64_t word) {
     uint32_t first = occl_tag_first(word), level = occl_tag_level(word);
-    int agreed = __builtin_popcount(occl_tag_cells(word));
+    uint32_t agreed = (uint32_t)__builtin_popcount(occl_tag_cells(word));
     if (occl_tag_comes_again(word)) {
         level--;
     } else {

@@ -59,7 +59,7 @@
 
 #include "shm_ipc/record.h"
 
-#define OCCL_TAG_CELLS 16
+#define OCCL_TAG_CELLS 16u
 #define OCCL_TAG_CELLS_ALL 0xffffu
 /* A tag whose bucket is stuck (counts that stay different, or change all the time) keeps one
  * fresh tag in 4096 from being forgotten. A member keeps 4 bytes a bucket. */

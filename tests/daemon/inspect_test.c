@@ -17,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/admin.h"
 #include "tests/daemon/fake_client.h"
 #include "tests/daemon/fake_engine.h"
 

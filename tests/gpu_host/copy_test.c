@@ -108,7 +108,7 @@ static void test_cache_is_that_of_a_core(void **state) {
     uint64_t bytes = occl_movers_cache_bytes();
     assert_in_range(bytes, 128u << 10, 2048u << 20);
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
-    unsigned long long kib;
+    unsigned long long kib = 0;
     if (file == NULL || fscanf(file, "%lluK", &kib) != 1) {
         printf("SKIP test_cache_is_that_of_a_core: the kernel names no third-level cache\n");
         if (file != NULL)
