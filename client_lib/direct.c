@@ -56,8 +56,8 @@ void client_tell_mismatch(struct client_comm *comm, uint32_t to, uint32_t about,
 /* The source found out nothing about us: it may have completed long ago. Its communicator gets the
  * mismatch as asynchronous error, once. */
 static void tell_source(struct client_op *op, uint32_t member, enum occl_signature_field field) {
-    uint32_t rank = op->sig.kind == OCCL_OP_BROADCAST ? member : op->key.peers >> 16;
-    client_tell_mismatch(op->comm, rank % op->comm->ranks, op->comm->rank, op->sig.kind, field);
+    client_tell_mismatch(op->comm, client_member_rank(op, member) % op->comm->ranks, op->comm->rank,
+                         op->sig.kind, field);
 }
 
 /* Rooted ops are decided by the source alone, so everybody compares with it for himself. More than

@@ -220,6 +220,38 @@ static void test_second_root_is_found(void **state) {
     assert_int_equal(world_run(&w, 3, second_root, NULL, 30), 0);
 }
 
+/* A broadcast that meets other collectives: those ranks get the mismatch as result, and its root,
+ * who has completed, as asynchronous error; nobody else does. */
+static int other_kind(struct world_rank *me) {
+    static int32_t a[8], b[8];
+    for (int round = 0; round < 4 * me->size; round++) {
+        int root = round % me->size;
+        bool last = round / me->size % 2;
+        struct occl_comm comm;
+        enum occl_result late, result;
+        WORLD_OK(occl_comm_split(me->comm, 0, me->rank, NULL, &comm));
+        if ((me->rank == root) == last)
+            usleep(2000);
+        if (me->rank == root)
+            result = occl_broadcast(a, b, 8, OCCL_INT32, root, comm, NULL, NULL);
+        else if (round / me->size < 2)
+            result = occl_all_reduce(a, b, 8, OCCL_INT32, OCCL_SUM, comm, NULL, NULL);
+        else
+            result = occl_barrier(comm, NULL, NULL);
+        WORLD_CHECK(result == (me->rank == root ? OCCL_SUCCESS : OCCL_ERROR_MISMATCH));
+        WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+        WORLD_OK(occl_comm_get_async_error(comm, &late));
+        WORLD_CHECK(late == (me->rank == root ? OCCL_ERROR_MISMATCH : OCCL_SUCCESS));
+        WORLD_OK(occl_comm_destroy(comm));
+    }
+    return 0;
+}
+static void test_root_learns_of_other_kinds(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, other_kind, NULL, 30), 0);
+    assert_int_equal(world_run(&w, 3, other_kind, NULL, 30), 0);
+}
+
 /* C03: many good steps, then one that differs. */
 static int c03(struct world_rank *me) {
     static float a[64], b[64];
@@ -527,6 +559,7 @@ int main(void) {
         cmocka_unit_test(test_C01_counts_differ),
         cmocka_unit_test(test_C02_each_field_is_named),
         cmocka_unit_test(test_second_root_is_found),
+        cmocka_unit_test(test_root_learns_of_other_kinds),
         cmocka_unit_test(test_C03_after_20000_good_steps),
         cmocka_unit_test(test_creation_errors),
         cmocka_unit_test(test_no_daemon_and_use_before_init),
