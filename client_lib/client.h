@@ -250,6 +250,7 @@ struct client_library {
     uint32_t comms_used;
 
     pthread_mutex_t watch_start;
+    uint32_t watch_wanted; /* published when the completion descriptor is there */
 
     pthread_mutex_t ops_lock;
     struct client_op *op_chunks[CLIENT_OP_CHUNKS];

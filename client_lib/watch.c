@@ -35,6 +35,7 @@ bool client_in_callback(void) {
 
 void client_watch_in_child(void) {
     in_callback = false; /* a callback that forks: in the child this thread watches nothing */
+    occl_note32(&occl_lib.watch_wanted, 0);
 }
 
 /* The descriptor is the application's too and never waited for: it may have made it blocking, and
@@ -58,7 +59,7 @@ static void complete(struct client_watcher *watcher, struct client_op *op) {
         callback(result, arg);
         in_callback = false;
     }
-    if (watcher->fd >= 0) {
+    if (client_watch_wanted()) {
         uint64_t one = 1;
         if (is_ready(watcher->fd, POLLOUT)) /* a full counter is readable just as well */
             (void)!write(watcher->fd, &one, sizeof one);
@@ -191,7 +192,7 @@ int client_watch(struct client_op *op) {
 }
 
 bool client_watch_wanted(void) {
-    return occl_lib.watcher && occl_lib.watcher->fd >= 0;
+    return occl_observe32(&occl_lib.watch_wanted) != 0;
 }
 
 void client_watch_consumed(struct client_op *op) {
@@ -213,6 +214,7 @@ void client_watch_stop(void) {
     pthread_mutex_destroy(&watcher->lock);
     free(watcher);
     occl_lib.watcher = NULL;
+    occl_note32(&occl_lib.watch_wanted, 0);
 }
 
 OCCL_PUBLIC enum occl_result occl_completion_fd(int *out_fd) {
@@ -234,6 +236,7 @@ OCCL_PUBLIC enum occl_result occl_completion_fd(int *out_fd) {
         status = client_fail(OCCL_E_NO_MEMORY, "eventfd: %m");
     else
         *out_fd = watcher->fd;
+    occl_publish32(&occl_lib.watch_wanted, watcher->fd >= 0);
     pthread_mutex_unlock(&occl_lib.watch_start);
     client_end();
     return status;
