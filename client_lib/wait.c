@@ -183,10 +183,12 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
         if (done || (give_up_ns && about_to_sleep && client_now_ns() >= give_up_ns))
             break;
         target_after(op, &target);
-        if (about_to_sleep) {
+        if (about_to_sleep)
             client_announce(op, true);
+        /* Once the core has been given up, and before it is for long: a rank that never gets to
+         * sleep, because its waits are short, must not hold up those that use tags. */
+        if (about_to_sleep || waiter.yields == 1)
             client_tags_visit(op->comm);
-        }
         if (target.metered) {
             occl_share_wait(occl_lib.job, target.share_token, target.limit_ns);
             continue;
