@@ -416,6 +416,11 @@ uint32_t client_member_rank(const struct client_op *op, uint32_t member);
 void client_local_execute(struct client_op *op);
 /* All members' buffers are where the daemon's lanes can reach them. */
 bool client_local_lanes_can(struct client_op *op);
+/* The core goes to somebody else when there are more runnable ranks than cores: this, not niceness,
+ * keeps a small urgent op short beside bulk. Once for a full slice's bytes: strands of smaller ops
+ * take less time than a switch. traffic: just moved; *moved_bytes: since the core was given away.
+ */
+void client_give_way(const struct client_comm *comm, uint64_t traffic, uint64_t *moved_bytes);
 /* remote.c: strands that follow each other, some of whose buffers are in other processes' private
  * memory. */
 struct client_side {
@@ -424,9 +429,9 @@ struct client_side {
     uint32_t pid;
     uint32_t member;
 };
-int client_remote_strands(const struct occl_local_plan *plan, uint32_t index, uint32_t strands,
-                          const struct client_side *inputs, const struct client_side *outputs,
-                          uint32_t *out_member);
+int client_remote_strands(const struct client_comm *comm, const struct occl_local_plan *plan,
+                          uint32_t index, uint32_t strands, const struct client_side *inputs,
+                          const struct client_side *outputs, uint32_t *out_member);
 
 /* spill.c: the ring. Reserve takes a completion credit; WOULD_BLOCK when none is free. */
 int client_ring_start(const struct occl_session_shape *shape);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The local path: whoever is there claims strands of a LOCAL record and runs them. A strand is one
- * slice; between two slices the thread looks whether the op still goes on, whether the job may go
- * on (weights), and gives the core to others when ranks outnumber cores. */
+ * slice at most; between two strands the thread looks whether the op still goes on and whether the
+ * job may go on (weights), and after a slice's worth of bytes it gives the core to others when
+ * ranks outnumber cores. */
 #include <sched.h>
 
 #include "client_lib/client.h"
@@ -94,13 +95,17 @@ static int open_view(struct client_op *op, struct view *v, uint32_t *out_member)
 }
 
 /* A call into the kernel costs as much as it takes to copy 16 KiB and more, so strands that follow
- * each other are copied at once; still one slice of time (the kernel copies 30 GB/s). */
+ * each other are copied at once: so much of the buffer, but no more than so much in all. Between
+ * two calls the core is given up as between two slices (remote.c). */
 #define REMOTE_COPY_BYTES (512u << 10)
+#define REMOTE_TRAFFIC_BYTES (4u << 20)
 
 static uint32_t strands_wanted(const struct view *v) {
     if (!v->remote || v->plan.kind == OCCL_OP_ALL_REDUCE)
         return 1;
     uint64_t strands = REMOTE_COPY_BYTES / v->plan.slice_bytes;
+    uint64_t most = REMOTE_TRAFFIC_BYTES / occl_local_strand_traffic(&v->plan, 0);
+    strands = strands < most ? strands : most;
     return strands > 1 ? (uint32_t)strands : 1;
 }
 
@@ -109,9 +114,11 @@ static void charge(struct client_op *op, uint64_t traffic) {
     occl_count64(&occl_note_at(&op->comm->m, op->comm->rank)->bytes_executed, traffic);
 }
 
-static int run_strand(struct view *v, uint32_t index, uint32_t strands, uint32_t *out_member) {
+static int run_strand(const struct client_comm *comm, struct view *v, uint32_t index,
+                      uint32_t strands, uint32_t *out_member) {
     if (v->remote)
-        return client_remote_strands(&v->plan, index, strands, v->inputs, v->outputs, out_member);
+        return client_remote_strands(comm, &v->plan, index, strands, v->inputs, v->outputs,
+                                     out_member);
     struct occl_local_buffers buffers = {v->input_ptrs, v->output_ptrs, v->move_flags};
     return occl_local_strand_run(&v->plan, index, occl_lib.movers, &buffers);
 }
@@ -123,10 +130,7 @@ static void abort_op(struct client_op *op, int status, uint32_t member) {
         client_wake(op);
 }
 
-/* The core goes to somebody else when there are more runnable ranks than cores: this, not niceness,
- * keeps a small urgent op short beside bulk. Once for a full slice's bytes: strands of smaller ops
- * take less time than a switch. */
-static void give_way(struct client_comm *comm, uint64_t traffic, uint64_t *moved_bytes) {
+void client_give_way(const struct client_comm *comm, uint64_t traffic, uint64_t *moved_bytes) {
     *moved_bytes += traffic;
     if (*moved_bytes + traffic <= OCCL_SLICE_TRAFFIC_BYTES)
         return;
@@ -146,7 +150,7 @@ static void run_strands(struct client_op *op, struct view *v) {
             occl_record_claim_strands(rec, count, (uint32_t)sched_getcpu(), wanted, &strands);
         if (strands == 0)
             return;
-        int status = run_strand(v, index, strands, &member);
+        int status = run_strand(op->comm, v, index, strands, &member);
         if (status) {
             abort_op(op, status, member);
             return;
@@ -160,7 +164,7 @@ static void run_strands(struct client_op *op, struct view *v) {
                 client_wake(op);
             return;
         }
-        give_way(op->comm, traffic, &moved_bytes);
+        client_give_way(op->comm, traffic, &moved_bytes);
     }
 }
 

@@ -59,6 +59,7 @@ static int move(const struct client_side *side, uint64_t offset, void *local, ui
 }
 
 struct work {
+    const struct client_comm *comm;
     const struct occl_local_plan *plan;
     const struct client_side *inputs, *outputs;
     uint64_t at, bytes; /* the piece */
@@ -67,6 +68,7 @@ struct work {
     void *locals[OCCL_LOCAL_RANKS_MAX + 1];
     uint32_t local_count;
     bool any_remote_output;
+    uint64_t *moved_bytes; /* since the core was given away */
 };
 
 static void find_outputs(struct work *w) {
@@ -87,6 +89,7 @@ static int send_result(struct work *w, void *result, uint32_t *out_member) {
         int status = move(&w->outputs[i], w->at, result, w->bytes, true);
         if (status)
             return status;
+        client_give_way(w->comm, w->bytes, w->moved_bytes);
     }
     return OCCL_OK;
 }
@@ -142,11 +145,11 @@ static int copy_piece(struct work *w, uint32_t *out_member) {
     return send_result(w, from, out_member);
 }
 
-int client_remote_strands(const struct occl_local_plan *plan, uint32_t index, uint32_t strands,
-                          const struct client_side *inputs, const struct client_side *outputs,
-                          uint32_t *out_member) {
+int client_remote_strands(const struct client_comm *comm, const struct occl_local_plan *plan,
+                          uint32_t index, uint32_t strands, const struct client_side *inputs,
+                          const struct client_side *outputs, uint32_t *out_member) {
     char *room = scratch();
-    uint64_t last_bytes, at = (uint64_t)index * plan->slice_bytes;
+    uint64_t moved_bytes = 0, last_bytes, at = (uint64_t)index * plan->slice_bytes;
     uint64_t total = occl_local_strand_range(plan, index + strands - 1, &last_bytes) - at;
     total += last_bytes;
     if (!room)
@@ -161,6 +164,8 @@ int client_remote_strands(const struct occl_local_plan *plan, uint32_t index, ui
     }
     while (total) {
         struct work w = {
+            .comm = comm,
+            .moved_bytes = &moved_bytes,
             .plan = plan,
             .inputs = inputs,
             .outputs = outputs,

@@ -137,7 +137,8 @@ static bool missing_elsewhere(const struct client_op *op) {
     return true;
 }
 
-/* All strands are claimed. Executors give their core up between two of them, not inside. */
+/* All strands are claimed. Executors give their core up between two of them, not inside (but for
+ * long copies between private buffers, and then this rank looks for a moment in vain). */
 static bool executed_elsewhere(const struct client_op *op) {
     struct occl_local_plan plan;
     return occl_rec_kind(op->look.state) == OCCL_REC_LOCAL &&
