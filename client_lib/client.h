@@ -13,7 +13,8 @@
  *    lib.control          table of communicators: control path only
  *    comm.lock            tag counters, runs, payload chunks, list of ops; on the hot path of
  *                         tagged ops and the first op of a run: an uncontended lock is 20 ns, and
- *                         the instance number and the slot must be taken together
+ *                         the instance number and the slot must be taken together; tried once in
+ *                         a wait that has given up the core (client_tags_visit)
  *    lib.ops_lock         free list of the op pool
  *    lib.memory           region tables: only new buffers, and strands, look there
  *    ring.cq_lock, ring.sq_lock, rpc.lock
