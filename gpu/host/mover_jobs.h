@@ -55,18 +55,65 @@ V_INLINE void fan_out(unsigned char *const *dst, size_t n_dst, size_t offset,
     }
 }
 
-static void reduce_blocked(const struct row *row, const struct task *task, size_t bytes,
+static void reduce_blocked(const struct loop_functions *loop, const struct task *task, size_t bytes,
                            int stream) {
-    unsigned char block[BLOCK_BYTES * FORM_VECTORS_MAX] __attribute__((aligned(LINE_BYTES)));
-    for (size_t lo = 0; lo < bytes; lo += BLOCK_BYTES) {
-        size_t length = bytes - lo < BLOCK_BYTES ? bytes - lo : BLOCK_BYTES;
-        for (size_t k = 0; k < task->n_src; k += GROUP_SRC) {
-            size_t group = task->n_src - k < GROUP_SRC ? task->n_src - k : GROUP_SRC;
-            row->gather(block, task->src + k, group, k == 0, lo, length);
-        }
-        row->end(block, &task->end, length);
+    unsigned char block[BLOCK_FORM_BYTES] __attribute__((aligned(LINE_BYTES)));
+    for (size_t lo = 0; lo < bytes; lo += loop->block_bytes) {
+        size_t length = bytes - lo < loop->block_bytes ? bytes - lo : loop->block_bytes;
+        for (size_t k = 0; k < task->n_src; k += GROUP_SRC)
+            loop->gather(block, task, k, k + GROUP_SRC < task->n_src ? k + GROUP_SRC : task->n_src,
+                         lo, length);
+        loop->end(block, block, &task->end, length);
         fan_out(task->dst, task->n_dst, lo, block, length, stream);
     }
+}
+
+/* What the sources up to a destination's give, block by block. A result of the exclusive form is
+ * written before the source of the same number is read: if that is the same buffer, and for
+ * streamed stores, it waits in the upper half of the block. */
+struct prefix {
+    const struct loop_functions *loop;
+    const struct task *task;
+    int exclusive;
+    int divide; /* by the number of sources combined */
+    int stream;
+};
+
+static void prefix_block(const struct prefix *p, size_t lo, size_t length) {
+    unsigned char block[BLOCK_FORM_BYTES] __attribute__((aligned(LINE_BYTES)));
+    unsigned char *const kept = block + BLOCK_FORM_BYTES / 2;
+    const struct task *task = p->task;
+    for (size_t k = 0; k < task->n_src; k++) {
+        const size_t combined = p->exclusive ? k : k + 1;
+        unsigned char *to = combined == 0 ? NULL : task->dst[k];
+        const int waits = to != NULL && (p->stream || (p->exclusive && to == task->src[k]));
+        const struct ending end = ending_of(p->divide ? (uint32_t)combined : 1, (uint32_t)combined);
+        if (!p->exclusive)
+            p->loop->gather(block, task, k, k + 1, lo, length);
+        if (to != NULL)
+            p->loop->end(waits ? kept : to + lo, block, &end, length);
+        if (p->exclusive && k + 1 < task->n_src)
+            p->loop->gather(block, task, k, k + 1, lo, length);
+        if (waits)
+            fan_out(&to, 1, lo, kept, length, p->stream);
+    }
+}
+
+static void prefix(const struct occl_reduce_job *job, const struct loop_functions *loop,
+                   const struct task *task, size_t bytes) {
+    const struct prefix p = {
+        .loop = loop,
+        .task = task,
+        .exclusive = (job->flags & OCCL_MOVE_PREFIX_EXCLUSIVE) != 0,
+        .divide = job->redop == OCCL_RO_AVG && job->divisor != 0,
+        .stream = (job->flags & OCCL_MOVE_NONTEMPORAL) != 0,
+    };
+    const size_t step = loop->block_bytes / 2;
+    OCCL_ASSERT(job->n_dst == job->n_src);
+    for (size_t lo = 0; lo < bytes; lo += step)
+        prefix_block(&p, lo, bytes - lo < step ? bytes - lo : step);
+    if (p.stream)
+        v_stream_end();
 }
 
 /* Whether all destinations have the same position in their lines, and so can be streamed to in
@@ -79,38 +126,47 @@ static int same_phase(const struct task *task, size_t element_bytes) {
     return gap % element_bytes == 0;
 }
 
+static void reduce_plain(const struct occl_reduce_job *job, const struct loop_functions *loop,
+                         const struct task *task, size_t bytes) {
+    const int stream = (job->flags & OCCL_MOVE_NONTEMPORAL) != 0;
+    const int few = task->n_src <= DIRECT_STREAMS_MAX && task->n_dst <= DIRECT_STREAMS_MAX;
+    if (bytes <= DIRECT_BYTES_MAX || (few && !stream)) {
+        loop->direct(task, 0, bytes, 0);
+        return;
+    }
+    if (few && same_phase(task, occl_dtype_bytes(job->dtype))) {
+        size_t head = line_gap(task->dst[0]);
+        loop->direct(task, 0, head, 0);
+        loop->direct(task, head, bytes, 1);
+    } else {
+        reduce_blocked(loop, task, bytes, stream);
+    }
+    if (stream)
+        v_stream_end();
+}
+
 static void reduce(const struct occl_reduce_job *job) {
     OCCL_ASSERT(occl_movers_supports(job->dtype, job->redop));
     OCCL_ASSERT(job->n_src >= 1);
     OCCL_ASSERT(job->n_src <= OCCL_MOVE_SRC_MAX);
     OCCL_ASSERT(job->n_dst <= OCCL_MOVE_DST_MAX);
+    OCCL_ASSERT(job->factors != NULL || job->redop != OCCL_RO_PREMULSUM);
     if (job->count == 0 || job->n_dst == 0)
         return;
-    const struct row *row = &row_table[job->dtype][job->redop];
-    const size_t element_bytes = occl_dtype_bytes(job->dtype);
-    const size_t bytes = job->count * element_bytes;
+    const struct loop_functions *loop = &loop_table[row_table[job->dtype][job->redop]];
+    const size_t bytes = job->count * occl_dtype_bytes(job->dtype);
     const struct task task = {
         .src = (const unsigned char *const *)job->src,
         .dst = (unsigned char *const *)job->dst,
         .n_src = job->n_src,
         .n_dst = job->n_dst,
-        .end = {job->divisor == 0 ? 1 : job->divisor, job->n_src},
+        .factors = job->factors,
+        .end = ending_of(job->redop == OCCL_RO_AVG ? job->divisor : 1, job->n_src),
     };
-    const int stream = (job->flags & OCCL_MOVE_NONTEMPORAL) != 0;
-    const int few = task.n_src <= DIRECT_STREAMS_MAX && task.n_dst <= DIRECT_STREAMS_MAX;
-    if (bytes <= DIRECT_BYTES_MAX || (few && !stream)) {
-        row->direct(&task, 0, bytes);
-        return;
-    }
-    if (few && same_phase(&task, element_bytes)) {
-        size_t head = line_gap(task.dst[0]);
-        row->direct(&task, 0, head);
-        row->direct_stream(&task, head, bytes);
-    } else {
-        reduce_blocked(row, &task, bytes, stream);
-    }
-    if (stream)
-        v_stream_end();
+    if ((job->flags & (OCCL_MOVE_PREFIX | OCCL_MOVE_PREFIX_EXCLUSIVE)) != 0)
+        prefix(job, loop, &task, bytes);
+    else
+        reduce_plain(job, loop, &task, bytes);
 }
 
 static void copy(const struct occl_copy_job *job) {

@@ -18,8 +18,9 @@
 #include "gpu/host/reduce.h"
 
 #define STRIP_VECTORS (V_BYTES < 64 ? 8 : 4)
-/* User data of a block; its form takes up to FORM_VECTORS_MAX times as much, on the stack. */
-#define BLOCK_BYTES 4096
+/* A block on the stack, in the form; and the most user data in it. */
+#define BLOCK_FORM_BYTES 8192
+#define BLOCK_BYTES_MAX 4096
 /* Sources that one pass over a block combines. */
 #define GROUP_SRC 8
 
@@ -29,113 +30,153 @@ struct task {
     unsigned char *const *dst;
     size_t n_src;
     size_t n_dst;
+    const uint64_t *factors; /* one per source; only loops that multiply look at them */
     struct ending end;
 };
 
-/* Range [lo, hi) of all buffers. */
-typedef void row_direct_fn(const struct task *task, size_t lo, size_t hi);
-/* Combines n_src sources into the block that holds the form; the first group only widens its first
- * source. Offset and length are in bytes of user data, at most BLOCK_BYTES of them. */
-typedef void row_gather_fn(unsigned char *block, const unsigned char *const *src, size_t n_src,
-                           int first, size_t offset, size_t bytes);
-/* Turns the form into the user's bytes, in place at the start of the block. */
-typedef void row_end_fn(unsigned char *block, const struct ending *end, size_t bytes);
+/* Range [lo, hi) of all buffers. To stream, destinations are multiples of V_BYTES at lo. */
+typedef void loop_direct_fn(const struct task *task, size_t lo, size_t hi, int stream);
+/* Combines the sources [from, to) into the block that holds the form; the first source of all only
+ * starts it. Offset and length are in bytes of user data, at most block_bytes of them. */
+typedef void loop_gather_fn(unsigned char *block, const struct task *task, size_t from, size_t to,
+                            size_t offset, size_t bytes);
+/* Turns the form into the user's bytes; those may go to the start of the block itself. */
+typedef void loop_end_fn(unsigned char *out, const unsigned char *block, const struct ending *end,
+                         size_t bytes);
 
-struct row {
-    row_direct_fn *direct;
-    row_direct_fn *direct_stream; /* destinations are multiples of V_BYTES at lo */
-    row_gather_fn *gather;
-    row_end_fn *end;
+struct loop_functions {
+    loop_direct_fn *direct;
+    loop_gather_fn *gather;
+    loop_end_fn *end;
+    size_t block_bytes;
 };
 
+V_INLINE vu64 factor_of(enum combine how, int scaled, const struct task *task, size_t k) {
+    return scaled ? factor_lanes(how, task->factors[k]) : (vu64){0};
+}
+
 /* chunks vectors of user data at offset, through registers. */
-V_INLINE void strip(enum form form, enum combine how, int divide, int stream, size_t chunks,
+V_INLINE void strip(enum form form, enum combine how, int scaled, int stream, size_t chunks,
                     const struct task *task, size_t offset) {
     const size_t vectors = form_vectors(form);
     vu64 acc[STRIP_VECTORS];
     vu64 x[FORM_VECTORS_MAX];
     const unsigned char *p = task->src[0] + offset;
+    vu64 factor = factor_of(how, scaled, task, 0);
     V_UNROLL
     for (size_t c = 0; c < chunks; c++)
-        chunk_widen(form, p + c * V_BYTES, acc + c * vectors);
+        chunk_take(form, how, scaled, p + c * V_BYTES, factor, acc + c * vectors);
     for (size_t k = 1; k < task->n_src; k++) {
         p = task->src[k] + offset;
+        factor = factor_of(how, scaled, task, k);
         V_UNROLL
         for (size_t c = 0; c < chunks; c++) {
-            chunk_widen(form, p + c * V_BYTES, x);
+            chunk_take(form, how, scaled, p + c * V_BYTES, factor, x);
             chunk_combine(form, how, acc + c * vectors, x);
         }
     }
-    /* Chunk c ends in acc[c]: at or before the vectors it was made of, as in row_end_fn. */
+    form_divide(form, &task->end, chunks * vectors, acc);
+    /* Chunk c ends in acc[c]: at or before the vectors it was made of, as in loop_end_fn. */
     V_UNROLL
     for (size_t c = 0; c < chunks; c++)
-        acc[c] = chunk_end(form, divide, &task->end, acc + c * vectors);
+        acc[c] = chunk_end(form, &task->end, acc + c * vectors);
     for (size_t k = 0; k < task->n_dst; k++) {
         unsigned char *to = task->dst[k] + offset;
-        V_UNROLL
-        for (size_t c = 0; c < chunks; c++) {
-            if (stream)
+        if (stream) {
+            V_UNROLL
+            for (size_t c = 0; c < chunks; c++)
                 v_stream(to + c * V_BYTES, acc[c]);
-            else
+        } else {
+            V_UNROLL
+            for (size_t c = 0; c < chunks; c++)
                 v_store(to + c * V_BYTES, acc[c]);
         }
     }
 }
 
-/* The last bytes of the buffers, fewer than a vector. */
-V_INLINE void strip_partial(enum form form, enum combine how, int divide, const struct task *task,
-                            size_t offset, size_t bytes) {
-    vu64 acc[FORM_VECTORS_MAX];
-    vu64 x[FORM_VECTORS_MAX];
-    unsigned char whole[V_BYTES];
-    const struct v_part part = v_part_of(bytes);
-    v_store(whole, v_load_partial(task->src[0] + offset, &part));
-    chunk_widen(form, whole, acc);
-    for (size_t k = 1; k < task->n_src; k++) {
-        v_store(whole, v_load_partial(task->src[k] + offset, &part));
-        chunk_widen(form, whole, x);
-        chunk_combine(form, how, acc, x);
-    }
-    acc[0] = chunk_end(form, divide, &task->end, acc);
-    for (size_t k = 0; k < task->n_dst; k++)
-        v_store_partial(task->dst[k] + offset, acc[0], &part);
+/* Neither is inline: all loops share them, and there are many loops. */
+__attribute__((noinline)) static const unsigned char *
+chunk_copy(const unsigned char *p, const struct v_part *part, unsigned char *room) {
+    v_store(room, v_load_partial(p, part));
+    return room;
 }
 
-V_INLINE void direct(enum form form, enum combine how, int divide, int stream,
-                     const struct task *task, size_t lo, size_t hi) {
+__attribute__((noinline)) static void chunk_put_part(unsigned char *p, vu64 x,
+                                                     const struct v_part *part) {
+    v_store_partial(p, x, part);
+}
+
+/* Where a chunk of 1 .. V_BYTES bytes can be read as a whole vector: at p, or in room, padded with
+ * zeros. */
+V_INLINE const unsigned char *chunk_at(const unsigned char *p, size_t bytes,
+                                       const struct v_part *part, unsigned char *room) {
+    if (bytes != V_BYTES)
+        p = chunk_copy(p, part, room);
+    return p;
+}
+
+V_INLINE void chunk_put(unsigned char *p, vu64 x, size_t bytes, const struct v_part *part) {
+    if (bytes == V_BYTES)
+        v_store(p, x);
+    else
+        chunk_put_part(p, x, part);
+}
+
+/* One vector or less at the end of the buffers. */
+V_INLINE void strip_last(enum form form, enum combine how, int scaled, const struct task *task,
+                         size_t offset, size_t bytes) {
+    vu64 acc[FORM_VECTORS_MAX];
+    vu64 x[FORM_VECTORS_MAX];
+    unsigned char room[V_BYTES];
+    const struct v_part part = v_part_of(bytes % V_BYTES);
+    chunk_take(form, how, scaled, chunk_at(task->src[0] + offset, bytes, &part, room),
+               factor_of(how, scaled, task, 0), acc);
+    for (size_t k = 1; k < task->n_src; k++) {
+        chunk_take(form, how, scaled, chunk_at(task->src[k] + offset, bytes, &part, room),
+                   factor_of(how, scaled, task, k), x);
+        chunk_combine(form, how, acc, x);
+    }
+    form_divide(form, &task->end, form_vectors(form), acc);
+    acc[0] = chunk_end(form, &task->end, acc);
+    for (size_t k = 0; k < task->n_dst; k++)
+        chunk_put(task->dst[k] + offset, acc[0], bytes, &part);
+}
+
+V_INLINE void direct(enum form form, enum combine how, int scaled, const struct task *task,
+                     size_t lo, size_t hi, int stream) {
     const size_t chunks = STRIP_VECTORS / form_vectors(form);
     for (; hi - lo >= chunks * V_BYTES; lo += chunks * V_BYTES)
-        strip(form, how, divide, stream, chunks, task, lo);
+        strip(form, how, scaled, stream, chunks, task, lo);
     /* Less than a strip is not worth streaming. */
-    for (; hi - lo >= V_BYTES; lo += V_BYTES)
-        strip(form, how, divide, 0, 1, task, lo);
-    if (lo < hi)
-        strip_partial(form, how, divide, task, lo, hi - lo);
+    for (; lo < hi; lo += V_BYTES)
+        strip_last(form, how, scaled, task, lo, hi - lo < V_BYTES ? hi - lo : V_BYTES);
 }
 
 /* As strip, between a block in memory and a group of sources. */
-V_INLINE void gather_strip(enum form form, enum combine how, size_t chunks, unsigned char *block,
-                           const unsigned char *const *src, size_t n_src, int first,
+V_INLINE void gather_strip(enum form form, enum combine how, int scaled, size_t chunks,
+                           unsigned char *block, const struct task *task, size_t from, size_t to,
                            size_t offset) {
     const size_t vectors = form_vectors(form);
     vu64 acc[STRIP_VECTORS];
     vu64 x[FORM_VECTORS_MAX];
-    size_t k = 0;
-    if (first) {
-        const unsigned char *p = src[k++] + offset;
+    size_t k = from;
+    if (k == 0) {
+        const unsigned char *p = task->src[k] + offset;
+        vu64 factor = factor_of(how, scaled, task, k++);
         V_UNROLL
         for (size_t c = 0; c < chunks; c++)
-            chunk_widen(form, p + c * V_BYTES, acc + c * vectors);
+            chunk_take(form, how, scaled, p + c * V_BYTES, factor, acc + c * vectors);
     } else {
         V_UNROLL
         for (size_t v = 0; v < chunks * vectors; v++)
             acc[v] = v_load(block + v * V_BYTES);
     }
-    for (; k < n_src; k++) {
-        const unsigned char *p = src[k] + offset;
+    for (; k < to; k++) {
+        const unsigned char *p = task->src[k] + offset;
+        vu64 factor = factor_of(how, scaled, task, k);
         V_UNROLL
         for (size_t c = 0; c < chunks; c++) {
-            chunk_widen(form, p + c * V_BYTES, x);
+            chunk_take(form, how, scaled, p + c * V_BYTES, factor, x);
             chunk_combine(form, how, acc + c * vectors, x);
         }
     }
@@ -144,64 +185,90 @@ V_INLINE void gather_strip(enum form form, enum combine how, size_t chunks, unsi
         v_store(block + v * V_BYTES, acc[v]);
 }
 
-V_INLINE void gather_partial(enum form form, enum combine how, unsigned char *block,
-                             const unsigned char *const *src, size_t n_src, int first,
-                             size_t offset, size_t bytes) {
-    unsigned char whole[V_BYTES];
-    const unsigned char *at = whole;
-    const struct v_part part = v_part_of(bytes);
-    for (size_t k = 0; k < n_src; k++) {
-        v_store(whole, v_load_partial(src[k] + offset, &part));
-        gather_strip(form, how, 1, block, &at, 1, first && k == 0, 0);
+/* As gather_strip, one vector or less. The block has room for the whole. */
+V_INLINE void gather_last(enum form form, enum combine how, int scaled, unsigned char *block,
+                          const struct task *task, size_t from, size_t to, size_t offset,
+                          size_t bytes) {
+    const size_t vectors = form_vectors(form);
+    vu64 acc[FORM_VECTORS_MAX];
+    vu64 x[FORM_VECTORS_MAX];
+    unsigned char room[V_BYTES];
+    const struct v_part part = v_part_of(bytes % V_BYTES);
+    V_UNROLL
+    for (size_t v = 0; v < vectors; v++)
+        acc[v] = v_load(block + v * V_BYTES);
+    for (size_t k = from; k < to; k++) {
+        chunk_take(form, how, scaled, chunk_at(task->src[k] + offset, bytes, &part, room),
+                   factor_of(how, scaled, task, k), x);
+        if (k > 0) {
+            chunk_combine(form, how, acc, x);
+            continue;
+        }
+        V_UNROLL
+        for (size_t v = 0; v < vectors; v++)
+            acc[v] = x[v];
     }
+    V_UNROLL
+    for (size_t v = 0; v < vectors; v++)
+        v_store(block + v * V_BYTES, acc[v]);
 }
 
-V_INLINE void gather(enum form form, enum combine how, unsigned char *block,
-                     const unsigned char *const *src, size_t n_src, int first, size_t offset,
-                     size_t bytes) {
+V_INLINE void gather(enum form form, enum combine how, int scaled, unsigned char *block,
+                     const struct task *task, size_t from, size_t to, size_t offset, size_t bytes) {
     const size_t vectors = form_vectors(form);
     const size_t chunks = STRIP_VECTORS / vectors;
     size_t done = 0;
     for (; bytes - done >= chunks * V_BYTES; done += chunks * V_BYTES)
-        gather_strip(form, how, chunks, block + done * vectors, src, n_src, first, offset + done);
-    for (; bytes - done >= V_BYTES; done += V_BYTES)
-        gather_strip(form, how, 1, block + done * vectors, src, n_src, first, offset + done);
-    if (done < bytes)
-        gather_partial(form, how, block + done * vectors, src, n_src, first, offset + done,
-                       bytes - done);
+        gather_strip(form, how, scaled, chunks, block + done * vectors, task, from, to,
+                     offset + done);
+    for (; done < bytes; done += V_BYTES)
+        gather_last(form, how, scaled, block + done * vectors, task, from, to, offset + done,
+                    bytes - done < V_BYTES ? bytes - done : V_BYTES);
 }
 
-V_INLINE void end_block(enum form form, int divide, unsigned char *block, const struct ending *end,
-                        size_t bytes) {
+V_INLINE void end_block(enum form form, unsigned char *out, const unsigned char *block,
+                        const struct ending *end, size_t bytes) {
     const size_t vectors = form_vectors(form);
+    const struct v_part part = v_part_of(bytes % V_BYTES);
     vu64 acc[FORM_VECTORS_MAX];
     for (size_t done = 0; done < bytes; done += V_BYTES) {
+        size_t length = bytes - done < V_BYTES ? bytes - done : V_BYTES;
         V_UNROLL
         for (size_t v = 0; v < vectors; v++)
             acc[v] = v_load(block + done * vectors + v * V_BYTES);
-        v_store(block + done, chunk_end(form, divide, end, acc));
+        form_divide(form, end, vectors, acc);
+        chunk_put(out + done, chunk_end(form, end, acc), length, &part);
     }
 }
 
-#define ROW_FUNCTIONS(type, op, form, how, divide)                                                \
-    static void direct_##type##_##op(const struct task *task, size_t lo, size_t hi) {             \
-        direct(form, how, divide, 0, task, lo, hi);                                               \
-    }                                                                                             \
-    static void stream_##type##_##op(const struct task *task, size_t lo, size_t hi) {             \
-        direct(form, how, divide, 1, task, lo, hi);                                               \
-    }                                                                                             \
-    static void gather_##type##_##op(unsigned char *block, const unsigned char *const *src,       \
-                                     size_t n_src, int first, size_t offset, size_t bytes) {      \
-        gather(form, how, block, src, n_src, first, offset, bytes);                               \
-    }                                                                                             \
-    static void end_##type##_##op(unsigned char *block, const struct ending *end, size_t bytes) { \
-        end_block(form, divide, block, end, bytes);                                               \
+#define END_FUNCTION(form, vectors)                                        \
+    static void end_##form(unsigned char *out, const unsigned char *block, \
+                           const struct ending *end, size_t bytes) {       \
+        end_block(FORM_##form, out, block, end, bytes);                    \
     }
-OCCL_MOVER_ROWS(ROW_FUNCTIONS)
+OCCL_MOVER_FORMS(END_FUNCTION)
 
-#define ROW_ENTRY(type, op, form, how, divide)                                    \
-    [OCCL_DT_##type][OCCL_RO_##op] = {direct_##type##_##op, stream_##type##_##op, \
-                                      gather_##type##_##op, end_##type##_##op},
-static const struct row row_table[OCCL_DT_LIMIT][OCCL_RO_LIMIT] = {OCCL_MOVER_ROWS(ROW_ENTRY)};
+#define LOOP_FUNCTIONS(name, form, how, scaled)                                            \
+    static void direct_##name(const struct task *task, size_t lo, size_t hi, int stream) { \
+        direct(FORM_##form, COMBINE_##how, scaled, task, lo, hi, stream);                  \
+    }                                                                                      \
+    static void gather_##name(unsigned char *block, const struct task *task, size_t from,  \
+                              size_t to, size_t offset, size_t bytes) {                    \
+        gather(FORM_##form, COMBINE_##how, scaled, block, task, from, to, offset, bytes);  \
+    }
+OCCL_MOVER_LOOPS(LOOP_FUNCTIONS)
+
+#define FORM_BLOCK_BYTES(form, vectors)                                    \
+    BLOCK_BYTES_OF_##form = BLOCK_FORM_BYTES / (vectors) < BLOCK_BYTES_MAX \
+                                ? BLOCK_FORM_BYTES / (vectors)             \
+                                : BLOCK_BYTES_MAX,
+enum { OCCL_MOVER_FORMS(FORM_BLOCK_BYTES) };
+
+#define LOOP_ENTRY(name, form, how, scaled) \
+    [LOOP_##name] = {direct_##name, gather_##name, end_##form, BLOCK_BYTES_OF_##form},
+static const struct loop_functions loop_table[LOOP_COUNT] = {OCCL_MOVER_LOOPS(LOOP_ENTRY)};
+
+#define ROW_ENTRY(type, op, loop) [OCCL_DT_##type][OCCL_RO_##op] = LOOP_##loop,
+static const uint8_t row_table[OCCL_DT_LIMIT][OCCL_RO_LIMIT] = {OCCL_MOVER_ROWS(ROW_ENTRY)};
 
 #endif

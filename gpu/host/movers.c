@@ -46,7 +46,7 @@ const struct occl_movers *occl_movers_select(uint32_t isa_mask) {
     return (usable & OCCL_ISA_PORTABLE) != 0 ? &occl_movers_portable : NULL;
 }
 
-#define ROW_PRESENT(type, op, form, how, divide) [OCCL_DT_##type][OCCL_RO_##op] = true,
+#define ROW_PRESENT(type, op, loop) [OCCL_DT_##type][OCCL_RO_##op] = true,
 static const bool row_present[OCCL_DT_LIMIT][OCCL_RO_LIMIT] = {OCCL_MOVER_ROWS(ROW_PRESENT)};
 
 bool occl_movers_supports(uint32_t dtype, uint32_t redop) {

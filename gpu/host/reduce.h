@@ -5,17 +5,28 @@
  * Semantics, the same for every instruction set, position, size, block and alignment, to the bit:
  *
  *  - An element's result is ((src[0] op src[1]) op src[2]) ..., in ascending order of the sources.
- *  - float16 and bfloat16 are combined in float32 and rounded once, to nearest even, at the end;
- *    float32 and float64 are combined in their own type. Nothing is contracted or flushed to zero.
- *  - A NaN result is the canonical quiet one: 0x7e00, 0x7fc0, 0x7fc00000, 0x7ff8000000000000.
- *  - Integer sums wrap modulo 2^bits.
- *  - MIN and MAX follow minimum and maximum of IEEE 754-2019: a NaN in any source gives NaN, and
- *    -0 is less than +0.
+ *  - float8e4m3, float8e5m2, float16 and bfloat16 are combined in float32 and rounded once, to
+ *    nearest even, at the end; float32 and float64 are combined in their own type. Nothing is
+ *    contracted or flushed to zero.
+ *  - What rounds beyond the largest number becomes infinity, in float8e4m3, which has none, NaN.
+ *  - A NaN result is the canonical quiet one: 0x7f in float8e4m3, 0x7e in float8e5m2, 0x7e00,
+ *    0x7fc0, 0x7fc00000, 0x7ff8000000000000.
+ *  - Integer SUM, PROD and PREMULSUM wrap modulo 2^bits.
+ *  - MIN and MAX of floats follow minimum and maximum of IEEE 754-2019: a NaN in any source gives
+ *    NaN, and -0 is less than +0.
  *  - AVG is the sum followed by one division by the divisor: for floats in the type in which they
  *    are combined; for integers the sum is exact and the quotient is truncated toward zero (and
  *    then taken modulo 2^bits, which matters only if the divisor is below the number of sources).
  *    Divisor 0 leaves the division out: the partial sum of an average. Beware that a partial sum
- *    of 16-bit floats is rounded, and wraps for integers, as any result.
+ *    of small floats is rounded, and wraps for integers, as any result.
+ *  - PREMULSUM multiplies each source by its factor, in the type in which elements are combined,
+ *    rounding each product there, and sums the products.
+ *  - BAND, BOR and BXOR are for integers, bit by bit. LAND, LOR and LXOR too: an element other than
+ *    0 is true, and the result is 1 or 0, also of one source.
+ *  - MINLOC and MAXLOC are for pairs: the pair with the least or the greatest value, among equal
+ *    values the one with the lowest index (signed). Values are ordered as MIN and MAX order them,
+ *    so a NaN is preferred to every number, among NaNs the index decides, and -0 is less than +0
+ *    whatever the indices. A NaN comes out canonical.
  *  - One source alone passes through the same arithmetic: its NaNs become canonical.
  *
  * Floating-point environment: the thread has the default one (round to nearest even, denormals
@@ -43,6 +54,14 @@
  * returns. */
 #define OCCL_MOVE_NONTEMPORAL UINT32_C(1)
 
+/* Flags of the reduce job; n_dst equals n_src. Destination k receives what a job over the sources
+ * 0 .. k (PREFIX) or 0 .. k-1 (PREFIX_EXCLUSIVE, which leaves destination 0 untouched) gives, to
+ * the bit; of AVG with a divisor other than 0, divided by the number of these sources. A
+ * destination may be NULL: nobody wants that one. Destination k may be the very same buffer as
+ * source k, and is disjoint from all others. */
+#define OCCL_MOVE_PREFIX UINT32_C(2)
+#define OCCL_MOVE_PREFIX_EXCLUSIVE UINT32_C(4)
+
 struct occl_reduce_job {
     uint32_t dtype;         /* enum occl_dtype */
     uint32_t redop;         /* enum occl_redop_kind */
@@ -53,6 +72,10 @@ struct occl_reduce_job {
     void *const *dst;       /* n_dst addresses */
     uint32_t divisor;       /* of AVG, other operators ignore it; 0: no division */
     uint32_t flags;         /* OCCL_MOVE_... */
+    /* Of PREMULSUM, one per source; other operators ignore it. The bits of a float32 in the lower
+     * half, of a float64 in the whole for that type, or an integer, of which the type takes its
+     * lower bits. */
+    const uint64_t *factors;
 };
 
 struct occl_copy_job {

@@ -26,12 +26,24 @@
 #define V_UNROLL _Pragma("GCC unroll 8")
 #endif
 
+typedef uint8_t vu8 __attribute__((vector_size(V_BYTES)));
+typedef int8_t vi8 __attribute__((vector_size(V_BYTES)));
+typedef uint16_t vu16 __attribute__((vector_size(V_BYTES)));
+typedef int16_t vi16 __attribute__((vector_size(V_BYTES)));
 typedef uint32_t vu32 __attribute__((vector_size(V_BYTES)));
 typedef int32_t vi32 __attribute__((vector_size(V_BYTES)));
 typedef uint64_t vu64 __attribute__((vector_size(V_BYTES)));
 typedef int64_t vi64 __attribute__((vector_size(V_BYTES)));
 typedef float vf32 __attribute__((vector_size(V_BYTES)));
 typedef double vf64 __attribute__((vector_size(V_BYTES)));
+
+V_INLINE vu8 v_all_u8(uint8_t x) {
+    return x - (vu8){0};
+}
+
+V_INLINE vu16 v_all_u16(uint16_t x) {
+    return x - (vu16){0};
+}
 
 V_INLINE vu32 v_all_u32(uint32_t x) {
     return x - (vu32){0};
@@ -265,42 +277,6 @@ V_INLINE vf64 v_more_f64(vf64 a, vf64 b) {
     return (vf64)_mm256_max_pd((__m256d)a, (__m256d)b);
 #else
     return (vf64)v_select((vu64)(a > b), (vu64)a, (vu64)b);
-#endif
-}
-
-V_INLINE vu64 v_min_i32(vi32 a, vi32 b) {
-#if defined(__AVX512F__) && V_BYTES == 64
-    return (vu64)_mm512_min_epi32((__m512i)a, (__m512i)b);
-#elif defined(__AVX2__) && V_BYTES == 32
-    return (vu64)_mm256_min_epi32((__m256i)a, (__m256i)b);
-#else
-    return v_select((vu64)(a < b), (vu64)a, (vu64)b);
-#endif
-}
-
-V_INLINE vu64 v_max_i32(vi32 a, vi32 b) {
-#if defined(__AVX512F__) && V_BYTES == 64
-    return (vu64)_mm512_max_epi32((__m512i)a, (__m512i)b);
-#elif defined(__AVX2__) && V_BYTES == 32
-    return (vu64)_mm256_max_epi32((__m256i)a, (__m256i)b);
-#else
-    return v_select((vu64)(a > b), (vu64)a, (vu64)b);
-#endif
-}
-
-V_INLINE vu64 v_min_i64(vi64 a, vi64 b) {
-#if defined(__AVX512F__) && V_BYTES == 64
-    return (vu64)_mm512_min_epi64((__m512i)a, (__m512i)b);
-#else
-    return v_select((vu64)(a < b), (vu64)a, (vu64)b);
-#endif
-}
-
-V_INLINE vu64 v_max_i64(vi64 a, vi64 b) {
-#if defined(__AVX512F__) && V_BYTES == 64
-    return (vu64)_mm512_max_epi64((__m512i)a, (__m512i)b);
-#else
-    return v_select((vu64)(a > b), (vu64)a, (vu64)b);
 #endif
 }
 

@@ -7,7 +7,7 @@
 
 #include "gpu/host/vec.h"
 
-V_INLINE void bfloat16_widen(const unsigned char *p, vu64 *out_pair) {
+V_INLINE void bfloat16_load(const unsigned char *p, vu64 *out_pair) {
     vu32 x = (vu32)v_load(p);
     out_pair[0] = (vu64)(x << 16);
     out_pair[1] = (vu64)(x & 0xffff0000u);
@@ -24,7 +24,12 @@ V_INLINE vu64 bfloat16_narrow(const vu64 *pair) {
 }
 
 #if defined(__AVX512F__) && V_BYTES == 64
-V_INLINE void float16_widen(const unsigned char *p, vu64 *out_pair) {
+V_INLINE void float16_widen(vu64 x, vu64 *out_pair) {
+    out_pair[0] = (vu64)_mm512_cvtph_ps(_mm512_castsi512_si256((__m512i)x));
+    out_pair[1] = (vu64)_mm512_cvtph_ps(_mm512_extracti64x4_epi64((__m512i)x, 1));
+}
+
+V_INLINE void float16_load(const unsigned char *p, vu64 *out_pair) {
     __m256i low, high;
     memcpy(&low, p, 32);
     memcpy(&high, p + 32, 32);
@@ -39,7 +44,12 @@ V_INLINE vu64 float16_narrow(const vu64 *pair) {
 }
 
 #elif defined(__F16C__) && V_BYTES == 32
-V_INLINE void float16_widen(const unsigned char *p, vu64 *out_pair) {
+V_INLINE void float16_widen(vu64 x, vu64 *out_pair) {
+    out_pair[0] = (vu64)_mm256_cvtph_ps(_mm256_castsi256_si128((__m256i)x));
+    out_pair[1] = (vu64)_mm256_cvtph_ps(_mm256_extracti128_si256((__m256i)x, 1));
+}
+
+V_INLINE void float16_load(const unsigned char *p, vu64 *out_pair) {
     __m128i low, high;
     memcpy(&low, p, 16);
     memcpy(&high, p + 16, 16);
@@ -71,10 +81,13 @@ V_INLINE vu64 float16_lane_widen(vu32 x) {
                   (vu32)v_select((vu64)is_denormal, (vu64)denormal, (vu64)(normal + special)));
 }
 
-V_INLINE void float16_widen(const unsigned char *p, vu64 *out_pair) {
-    vu32 x = (vu32)v_load(p);
-    out_pair[0] = float16_lane_widen(x & 0xffffu);
-    out_pair[1] = float16_lane_widen(x >> 16);
+V_INLINE void float16_widen(vu64 x, vu64 *out_pair) {
+    out_pair[0] = float16_lane_widen((vu32)x & 0xffffu);
+    out_pair[1] = float16_lane_widen((vu32)x >> 16);
+}
+
+V_INLINE void float16_load(const unsigned char *p, vu64 *out_pair) {
+    float16_widen(v_load(p), out_pair);
 }
 
 /* Three ranges by magnitude: below the smallest normal float16, an addition puts the last kept bit

@@ -134,9 +134,9 @@ static void bad_descriptions_are_refused(void **state) {
     (void)state;
     refuses(signature(OCCL_OP_NONE, OCCL_DT_INT32, 0, 1), 2);
     refuses(signature(77, OCCL_DT_INT32, 0, 1), 2);
-    refuses(signature(OCCL_OP_ALL_REDUCE, 0, 0, 1), 2);
+    refuses(signature(OCCL_OP_ALL_REDUCE, 12, 0, 1), 2);
     refuses(signature(OCCL_OP_ALL_REDUCE, 200, 0, 1), 2);
-    refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, 1, 1), 2);
+    refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, 14, 1), 2);
     refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, 250, 1), 2);
     refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, 0, 1), 0);
     refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, 0, 1), OCCL_LOCAL_RANKS_MAX + 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every type, operator and instruction set against the reference, over sizes, numbers of sources
  * and destinations, positions in memory, in place, out of place and with streamed stores. Since
- * elements do not depend on each other, one reference serves every size and position. */
+ * elements do not depend on each other, one reference serves every size and position. Each size
+ * meets one way and position at a time, another for each number of sources and instruction set. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,6 +22,7 @@ enum {
     GUARD = 128,
     ROOM = GUARD + 64 + BYTES_MAX + 64 + GUARD,
     N_MAX = OCCL_MOVE_SRC_MAX,
+    LARGE_BYTES = 512 << 10, /* a multiple of all elements and of BYTES_MAX / 3 */
 };
 
 enum way { WAY_OUT, WAY_IN, WAY_STREAM, WAY_ONE, WAY_COUNT };
@@ -31,13 +33,13 @@ struct data {
     size_t element_bytes;
     size_t count;
     unsigned char *source[N_MAX];
+    uint64_t factors[N_MAX];
     unsigned char *expected;
     unsigned char *src_room[N_MAX];
     unsigned char *dst_room[N_MAX];
 };
 
 static const uint32_t isa_masks[] = {OCCL_ISA_PORTABLE, OCCL_ISA_AVX2, OCCL_ISA_AVX512};
-static const uint32_t redops[] = {OCCL_RO_SUM, OCCL_RO_MIN, OCCL_RO_MAX, OCCL_RO_AVG};
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 static void *must_alloc(size_t bytes) {
@@ -60,10 +62,11 @@ static void open_data(struct data *d, uint32_t dtype) {
             /* Specials and arbitrary bits are rare where many sources meet: a sum over 64 of them
              * would always be NaN. */
             unsigned kind = (unsigned)(i % REFERENCE_KINDS);
-            if (kind >= 2 && random_below(&r, 4) != 0)
-                kind = (unsigned)random_below(&r, 2);
-            reference_put(d->source[k], i, d->element_bytes, reference_sample(&r, dtype, kind));
+            if (kind >= REFERENCE_KINDS_PLAIN && random_below(&r, 4) != 0)
+                kind = (unsigned)random_below(&r, REFERENCE_KINDS_PLAIN);
+            reference_sample_at(&r, dtype, kind, i, d->source[k]);
         }
+        d->factors[k] = reference_factor(&r, dtype);
     }
 }
 
@@ -77,30 +80,27 @@ static void close_data(struct data *d) {
 }
 
 static void expect(struct data *d, uint32_t redop, uint32_t divisor, size_t n_src) {
-    uint64_t bits[N_MAX];
-    for (size_t i = 0; i < d->count; i++) {
-        for (size_t k = 0; k < n_src; k++)
-            bits[k] = reference_get(d->source[k], i, d->element_bytes);
-        reference_put(d->expected, i, d->element_bytes,
-                      reference_reduce(d->dtype, redop, divisor, bits, n_src));
-    }
+    for (size_t i = 0; i < d->count; i++)
+        reference_reduce_at(d->dtype, redop, divisor, d->factors,
+                            (const unsigned char *const *)d->source, n_src, i, d->expected);
 }
 
 static void assert_surroundings(const unsigned char *room, const unsigned char *buffer,
                                 size_t bytes) {
-    for (const unsigned char *p = buffer - GUARD; p < buffer; p++)
-        assert_int_equal(*p, 0xa5);
-    for (const unsigned char *p = buffer + bytes; p < buffer + bytes + GUARD; p++)
-        assert_int_equal(*p, 0xa5);
+    unsigned char guard[GUARD];
+    memset(guard, 0xa5, sizeof(guard));
+    assert_memory_equal(buffer - GUARD, guard, GUARD);
+    assert_memory_equal(buffer + bytes, guard, GUARD);
     assert_true(buffer - GUARD >= room);
 }
 
 static void explain(const struct data *d, const struct occl_movers *movers, uint32_t redop,
                     size_t n_src, enum way way, size_t shift, size_t count,
                     const unsigned char *got) {
-    for (size_t i = 0; i < count; i++) {
-        uint64_t a = reference_get(got, i, d->element_bytes);
-        uint64_t b = reference_get(d->expected, i, d->element_bytes);
+    const size_t size = d->element_bytes < 8 ? d->element_bytes : 8;
+    for (size_t i = 0; i < count * d->element_bytes / size; i++) {
+        uint64_t a = reference_get(got, i, size);
+        uint64_t b = reference_get(d->expected, i, size);
         if (a != b) {
             print_error("%s %s %s: %zu sources, way %d, shift %zu, count %zu: element %zu is "
                         "%#llx, expected %#llx\n",
@@ -141,6 +141,7 @@ static void check(struct data *d, const struct occl_movers *movers, uint32_t red
         .src = src,
         .dst = dst,
         .divisor = divisor,
+        .factors = redop == OCCL_RO_PREMULSUM ? d->factors : NULL,
         .flags = way == WAY_STREAM ? OCCL_MOVE_NONTEMPORAL : 0,
     };
     movers->reduce(&job);
@@ -173,68 +174,95 @@ static size_t sizes_of(const struct data *d, size_t *out) {
 }
 
 static void check_row(struct data *d, const struct occl_movers *movers, uint32_t redop,
-                      uint32_t divisor, size_t n_src) {
+                      uint32_t divisor, size_t n_src, size_t turn) {
     size_t sizes[40];
     size_t n_sizes = sizes_of(d, sizes);
-    for (size_t s = 0; s < n_sizes; s++)
-        for (int way = 0; way < WAY_COUNT; way++) {
-            check(d, movers, redop, divisor, n_src, (enum way)way, 0, sizes[s]);
-            check(d, movers, redop, divisor, n_src, (enum way)way, 7 + s, sizes[s]);
-        }
-    /* Every position, at a size with a tail, direct and beyond. */
-    for (size_t shift = 0; shift < 64; shift++) {
-        enum way way = (enum way)(shift % WAY_COUNT);
+    for (size_t s = 0; s < n_sizes; s++) {
+        size_t shift = turn % 3 == 0 ? 0 : 7 + s + turn;
+        check(d, movers, redop, divisor, n_src, (enum way)((s + turn) % WAY_COUNT), shift,
+              sizes[s]);
+    }
+    /* Positions, at a size with a tail, direct and beyond. */
+    for (size_t shift = turn % 8; shift < 64; shift += 8) {
+        enum way way = (enum way)(turn / 8 % WAY_COUNT);
         check(d, movers, redop, divisor, n_src, way, shift, 77);
-        check(d, movers, redop, divisor, n_src, (enum way)((shift + 1) % 3), shift, 1101);
+        check(d, movers, redop, divisor, n_src, way, shift, 601);
+    }
+}
+
+/* Two sources repeated to a large buffer, in place. */
+static void check_large(struct data *d, const struct occl_movers *movers, uint32_t redop) {
+    unsigned char *buffer[2];
+    const void *src[2];
+    for (size_t k = 0; k < 2; k++) {
+        src[k] = buffer[k] = must_alloc(LARGE_BYTES);
+        for (size_t lo = 0; lo < LARGE_BYTES; lo += 2 * BLOCK)
+            memcpy(buffer[k] + lo, d->source[k], 2 * BLOCK);
+    }
+    const struct occl_reduce_job job = {
+        .dtype = d->dtype,
+        .redop = redop,
+        .count = LARGE_BYTES / d->element_bytes,
+        .n_src = 2,
+        .n_dst = 2,
+        .src = src,
+        .dst = (void *const *)buffer,
+        .divisor = 2,
+        .factors = d->factors,
+    };
+    movers->reduce(&job);
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t lo = 0; lo < LARGE_BYTES; lo += 2 * BLOCK)
+            assert_memory_equal(buffer[k] + lo, d->expected, 2 * BLOCK);
+        free(buffer[k]);
     }
 }
 
 static void check_type(uint32_t dtype) {
-    static const size_t few[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33, 64};
+    static const size_t few[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 33, 64};
     struct data d;
     open_data(&d, dtype);
     for (size_t n = 0; n < COUNT_OF(few); n++)
-        for (size_t o = 0; o < COUNT_OF(redops); o++) {
-            uint32_t divisor = redops[o] == OCCL_RO_AVG ? (uint32_t)few[n] : 0;
-            expect(&d, redops[o], divisor, few[n]);
+        for (uint32_t redop = 0; redop < OCCL_RO_LIMIT; redop++) {
+            uint32_t divisor = redop == OCCL_RO_AVG ? (uint32_t)few[n] : 0;
+            if (!reference_supports(dtype, redop))
+                continue;
+            expect(&d, redop, divisor, few[n]);
             for (size_t m = 0; m < COUNT_OF(isa_masks); m++) {
                 const struct occl_movers *movers = occl_movers_select(isa_masks[m]);
-                if (movers != NULL)
-                    check_row(&d, movers, redops[o], divisor, few[n]);
+                if (movers == NULL)
+                    continue;
+                check_row(&d, movers, redop, divisor, few[n], 5 * n + m + redop);
+                if (few[n] == 2)
+                    check_large(&d, movers, redop);
             }
         }
     close_data(&d);
 }
 
-static void test_reduce_int32(void **state) {
-    (void)state;
-    check_type(OCCL_DT_INT32);
-}
-
-static void test_reduce_int64(void **state) {
-    (void)state;
-    check_type(OCCL_DT_INT64);
-}
-
-static void test_reduce_float16(void **state) {
-    (void)state;
-    check_type(OCCL_DT_FLOAT16);
-}
-
-static void test_reduce_bfloat16(void **state) {
-    (void)state;
-    check_type(OCCL_DT_BFLOAT16);
-}
-
-static void test_reduce_float32(void **state) {
-    (void)state;
-    check_type(OCCL_DT_FLOAT32);
-}
-
-static void test_reduce_float64(void **state) {
-    (void)state;
-    check_type(OCCL_DT_FLOAT64);
-}
+#define TYPE_TEST(name, TYPE)               \
+    static void test_##name(void **state) { \
+        (void)state;                        \
+        check_type(OCCL_DT_##TYPE);         \
+    }
+TYPE_TEST(reduce_int8, INT8)
+TYPE_TEST(reduce_uint8, UINT8)
+TYPE_TEST(reduce_int16, INT16)
+TYPE_TEST(reduce_uint16, UINT16)
+TYPE_TEST(reduce_int32, INT32)
+TYPE_TEST(reduce_uint32, UINT32)
+TYPE_TEST(reduce_int64, INT64)
+TYPE_TEST(reduce_uint64, UINT64)
+TYPE_TEST(reduce_float8e4m3, FLOAT8E4M3)
+TYPE_TEST(reduce_float8e5m2, FLOAT8E5M2)
+TYPE_TEST(reduce_float16, FLOAT16)
+TYPE_TEST(reduce_bfloat16, BFLOAT16)
+TYPE_TEST(reduce_float32, FLOAT32)
+TYPE_TEST(reduce_float64, FLOAT64)
+TYPE_TEST(reduce_float32_int32, FLOAT32_INT32)
+TYPE_TEST(reduce_float64_int64, FLOAT64_INT64)
+TYPE_TEST(reduce_int32_int32, INT32_INT32)
+TYPE_TEST(reduce_int64_int64, INT64_INT64)
 
 /* More destinations than sources, none, and the same source twice. */
 static void test_reduce_destinations(void **state) {
@@ -271,31 +299,47 @@ static void test_reduce_destinations(void **state) {
  * and so is one below the number of sources. */
 static void test_reduce_divisors(void **state) {
     (void)state;
-    static const uint32_t divisors[] = {0, 1, 2, 3, 7, 64, 1000003, UINT32_MAX};
-    static const uint32_t dtypes[] = {OCCL_DT_INT32,   OCCL_DT_INT64,   OCCL_DT_FLOAT16,
-                                      OCCL_DT_FLOAT32, OCCL_DT_FLOAT64, OCCL_DT_BFLOAT16};
-    for (size_t t = 0; t < COUNT_OF(dtypes); t++) {
+    static const uint32_t divisors[] = {0, 1, 2, 3, 7, 64, 1000003, 131072, 131073, UINT32_MAX};
+    for (uint32_t dtype = 0; dtype < OCCL_DT_FLOAT32_INT32; dtype++) {
         struct data d;
-        open_data(&d, dtypes[t]);
+        if (occl_dtype_bytes(dtype) == 0)
+            continue;
+        open_data(&d, dtype);
         for (size_t v = 0; v < COUNT_OF(divisors); v++)
-            for (size_t o = 0; o < COUNT_OF(redops); o++)
+            for (uint32_t redop = OCCL_RO_SUM; redop <= OCCL_RO_AVG; redop++)
                 for (size_t m = 0; m < COUNT_OF(isa_masks); m++) {
                     const struct occl_movers *movers = occl_movers_select(isa_masks[m]);
                     if (movers == NULL)
                         continue;
-                    expect(&d, redops[o], divisors[v], 3);
-                    check(&d, movers, redops[o], divisors[v], 3, WAY_OUT, 0, 700);
+                    d.count = 700;
+                    expect(&d, redop, divisors[v], 3);
+                    check(&d, movers, redop, divisors[v], 3, WAY_OUT, 0, 700);
                 }
         close_data(&d);
     }
 }
 
+/* The rows that exist are those of the rules. */
+static void test_reduce_rows(void **state) {
+    (void)state;
+    for (uint32_t dtype = 0; dtype < 100; dtype++)
+        for (uint32_t redop = 0; redop < 100; redop++)
+            assert_true(occl_movers_supports(dtype, redop) == reference_supports(dtype, redop));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduce_int32),        cmocka_unit_test(test_reduce_int64),
-        cmocka_unit_test(test_reduce_float16),      cmocka_unit_test(test_reduce_bfloat16),
-        cmocka_unit_test(test_reduce_float32),      cmocka_unit_test(test_reduce_float64),
-        cmocka_unit_test(test_reduce_destinations), cmocka_unit_test(test_reduce_divisors),
+        cmocka_unit_test(test_reduce_int8),          cmocka_unit_test(test_reduce_uint8),
+        cmocka_unit_test(test_reduce_int16),         cmocka_unit_test(test_reduce_uint16),
+        cmocka_unit_test(test_reduce_int32),         cmocka_unit_test(test_reduce_uint32),
+        cmocka_unit_test(test_reduce_int64),         cmocka_unit_test(test_reduce_uint64),
+        cmocka_unit_test(test_reduce_float8e4m3),    cmocka_unit_test(test_reduce_float8e5m2),
+        cmocka_unit_test(test_reduce_float16),       cmocka_unit_test(test_reduce_bfloat16),
+        cmocka_unit_test(test_reduce_float32),       cmocka_unit_test(test_reduce_float64),
+        cmocka_unit_test(test_reduce_float32_int32), cmocka_unit_test(test_reduce_float64_int64),
+        cmocka_unit_test(test_reduce_int32_int32),   cmocka_unit_test(test_reduce_int64_int64),
+        cmocka_unit_test(test_reduce_destinations),  cmocka_unit_test(test_reduce_divisors),
+        cmocka_unit_test(test_reduce_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,11 @@
 /* Measures the host data movers on one core: payload GB/s (bytes per buffer / time) of the reduce
  * and copy jobs, by type, operator, number of buffers and size, and the cost of tiny jobs.
  *
- *     movers_bench [--isa portable|avx2|avx512] [--quick] [--huge] [--filter TEXT]
+ *     movers_bench [--isa portable|avx2|avx512] [--quick] [--huge] [--filter TEXT] [--ratios]
+ *
+ * With --ratios, only how many times as long as the sum of float32 each type and operator takes for
+ * 2, 4 and 8 buffers of 16 MiB. Each measurement has one of that sum right before it; printed are
+ * the medians of the quotients.
  *
  * The slices of REPEATS rounds visit all variants in turn; printed are the median and the best.
  * "out" writes to other buffers, "in" in place, "nt" to other buffers with non-temporal stores. */
@@ -15,7 +19,7 @@
 
 #include "gpu/host/reduce.h"
 
-enum { REPEATS = 7, BUFFERS_MAX = 64, NAME_BYTES = 64 };
+enum { REPEATS = 7, BUFFERS_MAX = 64, NAME_BYTES = 64, RATIO_BYTES = 16 << 20 };
 #define SLICE_SECONDS 0.004
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 /* Not zeros: some processors write lines of zeros twice as fast. */
@@ -28,6 +32,7 @@ struct options {
     uint32_t isa;
     int quick;
     int huge;
+    int ratios;
     const char *filter;
 };
 
@@ -36,6 +41,7 @@ struct buffers {
     void *dst[BUFFERS_MAX];
     size_t bytes;
     uint32_t count;
+    uint64_t factors[BUFFERS_MAX]; /* 1.5, as a float32 and almost as a float64 */
 };
 
 struct variant {
@@ -74,6 +80,7 @@ static void open_buffers(struct buffers *b, uint32_t count, size_t bytes, int hu
     for (uint32_t i = 0; i < count; i++) {
         b->src[i] = get_memory(bytes, huge);
         b->dst[i] = get_memory(bytes, huge);
+        b->factors[i] = UINT64_C(0x3ff800003fc00000);
     }
 }
 
@@ -142,6 +149,7 @@ static struct variant reduce_variant(const struct occl_movers *movers, const str
         .dst = target == TARGET_IN ? b->src : b->dst,
         .divisor = redop == OCCL_RO_AVG ? b->count : 0,
         .flags = target == TARGET_NT ? OCCL_MOVE_NONTEMPORAL : 0,
+        .factors = b->factors,
     };
     snprintf(v.name, sizeof(v.name), "%s %s n=%u %s", occl_dtype_name(dtype),
              occl_redop_name(redop), b->count, target_names[target]);
@@ -184,6 +192,52 @@ static void measure_size(const struct occl_movers *movers, uint32_t n, size_t by
     close_buffers(&b);
 }
 
+static double median_of(double *values) {
+    qsort(values, REPEATS, sizeof(values[0]), by_value);
+    return values[REPEATS / 2];
+}
+
+static double ratio(struct variant *unit, struct variant *v) {
+    double quotients[REPEATS];
+    for (int r = 0; r < REPEATS; r++) {
+        run_for(unit, r, SLICE_SECONDS);
+        run_for(v, r, SLICE_SECONDS);
+        quotients[r] = v->seconds[r] / unit->seconds[r];
+    }
+    return median_of(quotients);
+}
+
+static void measure_ratios(const struct occl_movers *movers, const struct options *options) {
+    static const uint32_t counts[] = {2, 4, 8};
+    printf("# time / time of float32 sum at 16 MiB: out, in place and streamed, of 2, 4 and 8\n");
+    struct buffers buffers[sizeof(counts) / sizeof(counts[0])];
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+        open_buffers(&buffers[c], counts[c], RATIO_BYTES, options->huge);
+    for (uint32_t dtype = 0; dtype < OCCL_DT_LIMIT; dtype++)
+        for (uint32_t redop = 0; redop < OCCL_RO_LIMIT; redop++) {
+            if (!occl_movers_supports(dtype, redop))
+                continue;
+            char name[NAME_BYTES];
+            snprintf(name, sizeof(name), "%-14s %-10s", occl_dtype_name(dtype),
+                     occl_redop_name(redop));
+            if (options->filter != NULL && strstr(name, options->filter) == NULL)
+                continue;
+            printf("%s", name);
+            for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+                for (int t = 0; t < TARGET_COUNT; t++) {
+                    struct variant unit = reduce_variant(movers, &buffers[c], OCCL_DT_FLOAT32,
+                                                         OCCL_RO_SUM, (enum target)t);
+                    struct variant v =
+                        reduce_variant(movers, &buffers[c], dtype, redop, (enum target)t);
+                    printf(" %5.2f", ratio(&unit, &v));
+                }
+            printf("\n");
+            fflush(stdout);
+        }
+    for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
+        close_buffers(&buffers[c]);
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state) {
     struct options *options = state->input;
     switch (key) {
@@ -201,6 +255,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case 'h':
         options->huge = 1;
         return 0;
+    case 'r':
+        options->ratios = 1;
+        return 0;
     case 'f':
         options->filter = arg;
         return 0;
@@ -214,6 +271,7 @@ int main(int argc, char **argv) {
         {"isa", 'i', "NAME", 0, "portable, avx2 or avx512; otherwise the default", 0},
         {"quick", 'q', NULL, 0, "only sums", 0},
         {"huge", 'h', NULL, 0, "huge pages", 0},
+        {"ratios", 'r', NULL, 0, "only quotients to the sum of float32", 0},
         {"filter", 'f', "TEXT", 0, "only variants whose name contains TEXT", 0},
         {0}};
     static const struct argp parser = {known, parse, NULL, "Measures the host data movers.",
@@ -228,6 +286,10 @@ int main(int argc, char **argv) {
         return 1;
     }
     printf("# movers %s, pages of %s\n", movers->isa, options.huge ? "2 MiB" : "4 KiB");
+    if (options.ratios) {
+        measure_ratios(movers, &options);
+        return 0;
+    }
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
         for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
             measure_size(movers, counts[c], sizes[s], &options);
