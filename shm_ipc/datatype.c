@@ -23,12 +23,10 @@ static const char *const dtype_names[OCCL_DT_LIMIT] = {
 };
 
 static const char *const redop_names[OCCL_RO_LIMIT] = {
-    [OCCL_RO_SUM] = "sum",       [OCCL_RO_PROD] = "prod",
-    [OCCL_RO_MAX] = "max",       [OCCL_RO_MIN] = "min",
-    [OCCL_RO_AVG] = "avg",       [OCCL_RO_PREMULSUM] = "premulsum",
-    [OCCL_RO_BAND] = "band",     [OCCL_RO_BOR] = "bor",
-    [OCCL_RO_BXOR] = "bxor",     [OCCL_RO_LAND] = "land",
-    [OCCL_RO_LOR] = "lor",       [OCCL_RO_LXOR] = "lxor",
+    [OCCL_RO_SUM] = "sum",       [OCCL_RO_PROD] = "prod",     [OCCL_RO_MAX] = "max",
+    [OCCL_RO_MIN] = "min",       [OCCL_RO_AVG] = "avg",       [OCCL_RO_PREMULSUM] = "premulsum",
+    [OCCL_RO_BAND] = "band",     [OCCL_RO_BOR] = "bor",       [OCCL_RO_BXOR] = "bxor",
+    [OCCL_RO_LAND] = "land",     [OCCL_RO_LOR] = "lor",       [OCCL_RO_LXOR] = "lxor",
     [OCCL_RO_MINLOC] = "minloc", [OCCL_RO_MAXLOC] = "maxloc",
 };
 

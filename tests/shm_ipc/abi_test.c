@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ABI as numbers: every member's place and size against a golden list, every status and message
- * number, and the checks of what comes over the socket. A change here is a new ABI version. */
+/* The ABI as numbers: every member's place and size against a golden list, every status, message,
+ * type and operator number, and the checks of what comes over the socket. A change here is a new
+ * ABI version. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 
 #include "shm_ipc/abi.h"
+#include "shm_ipc/datatype.h"
 #include "shm_ipc/record.h"
 #include "shm_ipc/session.h"
 #include "shm_ipc/status.h"
@@ -195,6 +197,15 @@ static void list_messages(struct text *text) {
         add(text, "message", occl_msg_name(type), type, occl_msg_bytes(type));
 }
 
+static void list_types(struct text *text) {
+    for (uint32_t dtype = 0; dtype < OCCL_DT_LIMIT; dtype++)
+        if (occl_dtype_name(dtype) != NULL)
+            add(text, "type", occl_dtype_name(dtype), dtype, occl_dtype_bytes(dtype));
+    for (uint32_t redop = 0; redop < OCCL_RO_LIMIT; redop++)
+        if (occl_redop_name(redop) != NULL)
+            add(text, "operator", occl_redop_name(redop), redop, 0);
+}
+
 static void abi_matches_golden_list(void **state) {
     (void)state;
     static struct text now;
@@ -203,6 +214,7 @@ static void abi_matches_golden_list(void **state) {
     list_session(&now);
     list_record(&now);
     list_messages(&now);
+    list_types(&now);
     FILE *file = fopen("tests/shm_ipc/abi.golden", "r");
     assert_non_null(file);
     size_t got = fread(golden, 1, sizeof golden - 1, file);
