@@ -69,7 +69,8 @@ int occl_local_plan_make(const struct occl_signature *sig, uint32_t members,
         return OCCL_E_INVALID;
     switch (sig->kind) {
     case OCCL_OP_ALL_REDUCE:
-        if (occl_redop_name(sig->redop) == NULL)
+        /* A signature carries no factors, and the movers abort without. */
+        if (occl_redop_name(sig->redop) == NULL || sig->redop == OCCL_RO_PREMULSUM)
             return OCCL_E_INVALID;
         __attribute__((fallthrough));
     case OCCL_OP_BROADCAST:

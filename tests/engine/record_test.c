@@ -211,7 +211,7 @@ FORGE(forge_kind, line->kind = OCCL_OP_BROADCAST)
 FORGE(forge_kind_first, occl_line_at(s->record, 0)->kind = 99)
 FORGE(forge_pair_kind,
       for (int i = 0; i < RANKS; i++) occl_line_at(s->record, i)->kind = OCCL_OP_SEND)
-FORGE(forge_dtype_all, for (int i = 0; i < RANKS; i++) occl_line_at(s->record, i)->dtype = 0)
+FORGE(forge_dtype_all, for (int i = 0; i < RANKS; i++) occl_line_at(s->record, i)->dtype = 12)
 FORGE(forge_count, line->count++)
 FORGE(forge_count_all,
       for (int i = 0; i < RANKS; i++) occl_line_at(s->record, i)->count = 0x7fffffffull << 32)

@@ -138,6 +138,7 @@ static void bad_descriptions_are_refused(void **state) {
     refuses(signature(OCCL_OP_ALL_REDUCE, 200, 0, 1), 2);
     refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, 14, 1), 2);
     refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, 250, 1), 2);
+    refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, OCCL_RO_PREMULSUM, 1), 2);
     refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, 0, 1), 0);
     refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT32, 0, 1), OCCL_LOCAL_RANKS_MAX + 1);
     refuses(signature(OCCL_OP_ALL_REDUCE, OCCL_DT_INT64, 0, UINT64_MAX), 2);
