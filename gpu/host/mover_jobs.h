@@ -108,7 +108,7 @@ static void prefix(const struct occl_reduce_job *job, const struct loop_function
         .divide = job->redop == OCCL_RO_AVG && job->divisor != 0,
         .stream = (job->flags & OCCL_MOVE_NONTEMPORAL) != 0,
     };
-    const size_t step = loop->block_bytes / 2;
+    const size_t step = loop->half_block_bytes;
     OCCL_ASSERT(job->n_dst == job->n_src);
     for (size_t lo = 0; lo < bytes; lo += step)
         prefix_block(&p, lo, bytes - lo < step ? bytes - lo : step);

@@ -49,6 +49,7 @@ struct loop_functions {
     loop_gather_fn *gather;
     loop_end_fn *end;
     size_t block_bytes;
+    size_t half_block_bytes; /* user data whose form takes half of the room */
 };
 
 V_INLINE vu64 factor_of(enum combine how, int scaled, const struct task *task, size_t k) {
@@ -261,11 +262,13 @@ OCCL_MOVER_LOOPS(LOOP_FUNCTIONS)
 #define FORM_BLOCK_BYTES(form, vectors)                                    \
     BLOCK_BYTES_OF_##form = BLOCK_FORM_BYTES / (vectors) < BLOCK_BYTES_MAX \
                                 ? BLOCK_FORM_BYTES / (vectors)             \
-                                : BLOCK_BYTES_MAX,
+                                : BLOCK_BYTES_MAX,                         \
+    HALF_BYTES_OF_##form = BLOCK_FORM_BYTES / 2 / (vectors),
 enum { OCCL_MOVER_FORMS(FORM_BLOCK_BYTES) };
 
-#define LOOP_ENTRY(name, form, how, scaled) \
-    [LOOP_##name] = {direct_##name, gather_##name, end_##form, BLOCK_BYTES_OF_##form},
+#define LOOP_ENTRY(name, form, how, scaled)                                           \
+    [LOOP_##name] = {direct_##name, gather_##name, end_##form, BLOCK_BYTES_OF_##form, \
+                     HALF_BYTES_OF_##form},
 static const struct loop_functions loop_table[LOOP_COUNT] = {OCCL_MOVER_LOOPS(LOOP_ENTRY)};
 
 #define ROW_ENTRY(type, op, loop) [OCCL_DT_##type][OCCL_RO_##op] = LOOP_##loop,

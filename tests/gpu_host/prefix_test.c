@@ -116,7 +116,7 @@ static void check(struct data *d, const struct occl_movers *movers, size_t n_src
 
 static void check_row(struct data *d, const struct occl_movers *movers, size_t turn) {
     static const size_t numbers[] = {1, 2, 3, 4, 7, SRC_MAX};
-    static const size_t bytes[] = {16, 64, 144, 512, HALF_BLOCK - 16, HALF_BLOCK, HALF_BLOCK, 4096};
+    static const size_t bytes[] = {16, 64, 144, 512, HALF_BLOCK - 16, HALF_BLOCK, 4096, 4352};
     for (size_t n = 0; n < COUNT_OF(numbers); n++)
         for (size_t s = 0; s < COUNT_OF(bytes); s++) {
             enum way way = (enum way)((n + s + turn) % WAY_COUNT);
