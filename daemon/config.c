@@ -281,7 +281,8 @@ void occl_config_reload(const struct occl_config *from,
         char *target = (char *)to + keys[i].place;
         const char *origin = to_origins->text[i];
         /* Stronger than any file. */
-        if (strcmp(origin, "flag") == 0 || strcmp(origin, "set") == 0)
+        if (strcmp(origin, "flag") == 0 || strcmp(origin, "set") == 0 ||
+            strcmp(origin, OCCL_CONFIG_ORIGIN_PASSED) == 0)
             continue;
         if (memcmp(source, target, bytes) == 0)
             continue;

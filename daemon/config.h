@@ -23,6 +23,8 @@
 
 #define OCCL_CONFIG_TEXT_BYTES 512
 #define OCCL_CONFIG_ORIGIN_BYTES 300
+/* Of `socket`, when the service manager passed listening sockets. */
+#define OCCL_CONFIG_ORIGIN_PASSED "service manager"
 #define OCCL_CONFIG_RANGE_BYTES 128
 
 /* Effective values. Units are in the names; 0 means what the key's help says. */

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "daemon/occld.h"
@@ -50,6 +49,7 @@ static void mail_ready(struct occl_watch *watch, uint32_t events) {
 static void end_everything(struct occl_daemon *daemon) {
     struct occl_session *session;
     struct occl_session *next;
+    occl_supervise_ending(daemon, 0);
     occl_rendezvous_refuse_all(daemon);
     occl_comm_end_all(daemon);
     HASH_ITER (in_daemon, daemon->sessions, session, next) {
@@ -99,7 +99,7 @@ static void begin_drain(struct occl_daemon *daemon) {
     struct occl_session *session;
     struct occl_session *next;
     uint64_t now = occl_loop_now_ns(daemon->loop);
-    (void)sd_notify(0, "STOPPING=1\nSTATUS=draining");
+    occl_supervise_ending(daemon, daemon->config.drain_timeout_ns);
     OCCL_LOG_INFO(daemon->log, "daemon", "draining: %u processes are attached",
                   daemon->rank_sessions);
     daemon->draining = true;
@@ -160,13 +160,12 @@ void occl_daemon_reload(struct occl_daemon *daemon) {
     enum occl_log_level level;
     if (!fresh || !origins)
         goto done;
-    (void)sd_notify(0, "RELOADING=1");
+    occl_supervise_reloading(daemon);
     occl_config_defaults(fresh, origins);
     if (occl_config_load(&daemon->sources, fresh, origins, &detail) != OCCL_OK ||
         occl_config_settle(occl_placement_memory_bytes(), fresh, &detail) != OCCL_OK) {
         OCCL_LOG_ERROR(daemon->log, "daemon", "reload: %s; the old values stay", detail.text);
-        (void)sd_notify(0, "READY=1");
-        goto done;
+        goto reloaded;
     }
     occl_config_reload(fresh, origins, &daemon->config, &daemon->origins, &changed, &fixed);
     if (occl_log_level_parse(daemon->config.log_level, &level) == OCCL_OK)
@@ -176,7 +175,8 @@ void occl_daemon_reload(struct occl_daemon *daemon) {
     occl_metrics_wake(daemon);
     OCCL_LOG_INFO(daemon->log, "daemon", "reloaded: %u values changed, %u others need a restart",
                   changed, fixed);
-    (void)sd_notify(0, "READY=1");
+reloaded:
+    occl_supervise_reloaded(daemon);
 done:
     free(fresh);
     free(origins);
@@ -264,6 +264,7 @@ static void adopt(struct occl_daemon *daemon, const struct occl_daemon_options *
     daemon->identity = options->identity ? *options->identity : occl_identity_system();
     daemon->ordered = options->ordered;
     daemon->private_mode = options->private_mode;
+    daemon->supervised = options->supervised;
     daemon->signal_fd = -1;
     daemon->spare_fd = -1;
     daemon->started_ns = occl_clock_now_ns(daemon->clock);
@@ -303,6 +304,8 @@ int occl_daemon_create(const struct occl_daemon_options *options, struct occl_da
         (void)occl_detail_set(detail, status, 0, "no memory for administration");
     if (status == OCCL_OK && (status = occl_metrics_create(daemon)) != OCCL_OK)
         (void)occl_detail_set(detail, status, 0, "no memory for metrics");
+    if (status == OCCL_OK && daemon->supervised)
+        status = occl_supervise_create(daemon, detail);
     if (status == OCCL_OK)
         status = occl_server_open(daemon, detail);
     if (status == OCCL_OK && daemon->private_mode)
@@ -329,11 +332,12 @@ bool occl_daemon_step(struct occl_daemon *daemon, uint64_t max_wait_ns) {
         end_everything(daemon);
     }
     occl_session_reap(daemon);
+    occl_supervise_round(daemon);
     return !daemon->stopping;
 }
 
 bool occl_daemon_run(struct occl_daemon *daemon) {
-    (void)sd_notify(0, "READY=1\nSTATUS=serving");
+    occl_supervise_serving(daemon);
     while (occl_daemon_step(daemon, UINT64_MAX))
         continue;
     return !daemon->loop_failed;
@@ -352,6 +356,7 @@ void occl_daemon_destroy(struct occl_daemon *daemon) {
         occl_metrics_destroy(daemon);
         occl_stall_destroy(daemon);
         occl_admin_destroy(daemon);
+        occl_supervise_destroy(daemon);
     }
     OCCL_ASSERT(daemon->sessions == NULL);
     OCCL_ASSERT(daemon->tenants == NULL);

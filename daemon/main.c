@@ -199,6 +199,7 @@ static int run(const struct flags *flags, const struct occl_config_sources *sour
         .ordered = OCCL_DAEMON_ORDERED,
         .private_mode = flags->private_mode,
         .take_signals = true,
+        .supervised = true,
     };
     int status = occl_daemon_create(&daemon_options, &daemon, &detail);
     if (status != OCCL_OK) {

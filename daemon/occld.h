@@ -38,6 +38,7 @@
 #include "daemon/engine/engine.h"
 #include "daemon/loop.h"
 #include "daemon/mailbox.h"
+#include "daemon/supervise.h"
 #include "shm_ipc/arena.h"
 #include "shm_ipc/assert.h"
 #include "shm_ipc/log.h"
@@ -293,6 +294,8 @@ struct occl_daemon {
     uint32_t lanes;
     uint32_t lane_cpus[64];
     bool lanes_bound;
+    bool supervised; /* by a service manager, if there is one */
+    struct occl_supervision supervision;
     bool ordered;      /* negative control: record pages without free records */
     bool private_mode; /* ends with its last job */
     bool draining, stopping;
@@ -338,6 +341,9 @@ struct occl_daemon_options {
     bool ordered, private_mode;
     /* SIGTERM, SIGINT, SIGHUP by signalfd: block them before any thread starts */
     bool take_signals;
+    /* A service manager may be there: notifications, watchdog, sockets by descriptor, as its
+     * environment variables say. One daemon a process. */
+    bool supervised;
     /* For a caller that is the world around the daemon (the simulator). NULL: the kernel's. */
     const struct occl_loop_ops *loop_ops;
     const struct occl_identity *identity;

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "daemon/occld.h"
@@ -106,6 +107,13 @@ static int clear_stale(struct occl_listener *listener, const struct sockaddr_un 
     return OCCL_OK;
 }
 
+/* Accepted sockets inherit it: nobody can send us descriptors, whose release could hang us. Older
+ * kernels drop them when we receive (session.c). */
+static void refuse_descriptors(int fd) {
+    int off = 0;
+    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof off);
+}
+
 static int bind_and_listen(struct occl_listener *listener, const struct sockaddr_un *address,
                            struct occl_detail *detail) {
     struct stat st;
@@ -113,10 +121,7 @@ static int bind_and_listen(struct occl_listener *listener, const struct sockaddr
     if (fd < 0)
         return occl_detail_set(detail, OCCL_E_NO_MEMORY, errno, "no socket");
     listener->watch.fd = fd;
-    /* Accepted sockets inherit it: nobody can send us descriptors, whose release could hang us.
-     * Older kernels drop them when we receive (session.c). */
-    int off = 0;
-    (void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof off);
+    refuse_descriptors(fd);
     if (bind(fd, (const struct sockaddr *)address, sizeof *address) < 0)
         return occl_detail_set(detail, OCCL_E_INVALID, errno, "socket %s cannot be bound",
                                listener->path);
@@ -165,12 +170,17 @@ static void accept_ready(struct occl_watch *watch, uint32_t events) {
     }
 }
 
-static int open_listener(struct occl_daemon *daemon, const char *path, struct occl_detail *detail) {
-    struct sockaddr_un address;
+static struct occl_listener *next_listener(struct occl_daemon *daemon) {
     struct occl_listener *listener = &daemon->listeners[daemon->listener_count];
-    int folder = -1;
     *listener = (struct occl_listener){.daemon = daemon, .index = daemon->listener_count};
     listener->watch = (struct occl_watch){-1, accept_ready, listener, 0};
+    return listener;
+}
+
+static int open_listener(struct occl_daemon *daemon, const char *path, struct occl_detail *detail) {
+    struct sockaddr_un address;
+    struct occl_listener *listener = next_listener(daemon);
+    int folder = -1;
     int status = socket_address(path, &address, detail);
     if (status != OCCL_OK)
         return status;
@@ -191,10 +201,76 @@ static int open_listener(struct occl_daemon *daemon, const char *path, struct oc
     return OCCL_OK;
 }
 
+/* A listening socket of the service manager. Its file stays the manager's: new connections wait in
+ * it until the next daemon has started. */
+static int adopt_listener(struct occl_daemon *daemon, int fd, struct occl_detail *detail) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    socklen_t bytes = sizeof address - 1; /* a path without an end gets one */
+    struct occl_listener *listener = next_listener(daemon);
+    int flags = fcntl(fd, F_GETFL);
+    if (sd_is_socket_unix(fd, SOCK_SEQPACKET, 1, NULL, 0) <= 0 || flags < 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &bytes) < 0 || address.sun_path[0] != '/')
+        return occl_detail_set(detail, OCCL_E_INVALID, 0,
+                               "descriptor %d of the service manager: expected a listening UNIX "
+                               "socket with a path, of type seqpacket (ListenSequentialPacket=)",
+                               fd);
+    daemon->listener_count++;
+    listener->watch.fd = fd;
+    (void)snprintf(listener->path, sizeof listener->path, "%s", address.sun_path);
+    refuse_descriptors(fd);
+    if (fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+        occl_loop_watch_add(daemon->loop, &listener->watch, OCCL_LOOP_READABLE) != OCCL_OK)
+        return occl_detail_set(detail, OCCL_E_NO_MEMORY, errno, "socket %s cannot be watched",
+                               listener->path);
+    OCCL_LOG_INFO(daemon->log, "server", "listening on %s of the service manager", listener->path);
+    return OCCL_OK;
+}
+
+static const char *socket_origin(const struct occl_daemon *daemon) {
+    uint32_t count;
+    const struct occl_config_key *keys = occl_config_keys(&count);
+    for (uint32_t i = 0; i < count; i++)
+        if (strcmp(keys[i].name, "socket") == 0)
+            return daemon->origins.text[i];
+    return "";
+}
+
+/* The passed sockets are all there is. A setting that asks for others is a mistake that nobody
+ * would find in a daemon which serves some of them. */
+static int adopt_all(struct occl_daemon *daemon, struct occl_detail *detail) {
+    char paths[OCCL_CONFIG_TEXT_BYTES] = "";
+    size_t used = 0;
+    const char *origin = socket_origin(daemon);
+    for (uint32_t i = 0; i < daemon->supervision.passed_count; i++) {
+        if (daemon->listener_count == OCCL_LISTENERS_MAX)
+            return occl_detail_set(detail, OCCL_E_INVALID, 0,
+                                   "the service manager passes more than %d sockets",
+                                   OCCL_LISTENERS_MAX);
+        int status = adopt_listener(daemon, SD_LISTEN_FDS_START + (int)i, detail);
+        if (status != OCCL_OK)
+            return status;
+        int length = snprintf(paths + used, sizeof paths - used, "%s%s", i ? "," : "",
+                              daemon->listeners[i].path);
+        if (length < 0 || (size_t)length >= sizeof paths - used)
+            return occl_detail_set(detail, OCCL_E_INVALID, 0,
+                                   "the paths of the service manager's sockets are too long");
+        used += (size_t)length;
+    }
+    if (strcmp(origin, "built-in") != 0 && origin[0] && strcmp(paths, daemon->config.socket) != 0)
+        return occl_detail_set(detail, OCCL_E_INVALID, 0,
+                               "%s: socket is %s, but the service manager passes %s; name the same "
+                               "in both, or disable its socket unit",
+                               origin, daemon->config.socket, paths);
+    return occl_config_assign("socket", paths, OCCL_CONFIG_ORIGIN_PASSED, &daemon->config,
+                              &daemon->origins, detail);
+}
+
 int occl_server_open(struct occl_daemon *daemon, struct occl_detail *detail) {
     char paths[OCCL_CONFIG_TEXT_BYTES];
     (void)snprintf(paths, sizeof paths, "%s", daemon->config.socket);
     daemon->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (daemon->supervision.passed_count > 0)
+        return adopt_all(daemon, detail);
     int status = OCCL_OK;
     char *rest = NULL;
     for (char *path = strtok_r(paths, ",", &rest); path && status == OCCL_OK;

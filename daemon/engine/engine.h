@@ -157,4 +157,8 @@ struct occl_engine_counters {
 };
 void occl_engine_counters(struct occl_engine *engine, struct occl_engine_counters *out_counters);
 
+/* Whether the lane sleeps or has gone round since *inout_beat was filled; 0 the first time. Never
+ * blocks, so it also tells of a lane that hangs in a slice. */
+bool occl_engine_lane_moves(const struct occl_engine *engine, uint32_t lane, uint64_t *inout_beat);
+
 #endif

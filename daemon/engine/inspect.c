@@ -237,3 +237,14 @@ uint32_t occl_engine_job_ops(struct occl_engine *engine, uint64_t job_id, uint64
     *inout_comm_uid = c.comm_uid;
     return c.count;
 }
+
+bool occl_engine_lane_moves(const struct occl_engine *engine, uint32_t lane, uint64_t *inout_beat) {
+    const struct occl_eng_lane_counters *c = &engine->lanes[lane].counters;
+    /* In this order: a lane that lies down in between has moved. */
+    uint64_t wakeups = occl_peek64(&c->lane_wakeups);
+    uint64_t sleeps = occl_peek64(&c->lane_sleeps);
+    uint64_t rounds = occl_peek64(&c->rounds);
+    bool moves = sleeps != wakeups || rounds != *inout_beat;
+    *inout_beat = rounds;
+    return moves;
+}

@@ -284,7 +284,7 @@ struct occl_eng_call {
 
 struct occl_eng_lane_counters { /* single writer: the lane; read by the control loop */
     uint64_t ops_completed, ops_failed, preemptions, switches, ring_full, lane_sleeps, lane_wakeups,
-        faults, ignored, system_calls;
+        faults, ignored, system_calls, rounds;
     uint64_t start_ns[OCCL_ENG_BUCKETS];  /* submit to start */
     uint64_t switch_ns[OCCL_ENG_BUCKETS]; /* leaving one op to starting the next */
 };

@@ -101,6 +101,7 @@ static void rest(struct occl_eng_lane *lane, struct idle *idle) {
 /* Everything but slices and sleeping. True when something happened. */
 static bool attend(struct occl_eng_lane *lane) {
     bool busy = occl_eng_call_serve(lane);
+    occl_eng_bump(&lane->counters.rounds, 1);
     if (occl_peek32(&lane->look)) {
         occl_note32(&lane->look, 0);
         occl_bell_fence(); /* the look at the runs comes after the flag is down */

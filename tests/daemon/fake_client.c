@@ -94,6 +94,7 @@ void fixture_start(struct fixture *fixture) {
         .origins = &fixture->origins,
         .clock = &fixture->clock,
         .log = &fixture->log,
+        .supervised = fixture->supervised,
     };
     if (occl_daemon_create(&options, &fixture->daemon, &detail) != OCCL_OK)
         fail_msg("%s", detail.text);

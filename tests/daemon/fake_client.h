@@ -24,6 +24,7 @@ struct fixture {
     struct occl_daemon *daemon; /* NULL: it runs elsewhere */
     char log_text[65536];       /* what the in-process daemon logged */
     uint32_t log_used;
+    bool supervised; /* looks at the environment for a service manager */
 };
 /* Makes the folder and the default configuration with a socket in it; change fixture->config, then
  * start. All of these fail the test when something goes wrong. */

@@ -19,6 +19,7 @@ struct occl_engine {
     uint64_t regions[OBJECTS_MAX]; /* job << 32 | number */
     struct occl_engine_op_view ops[FAKE_OPS_MAX];
     uint32_t ops_count;
+    bool hangs;
 };
 
 static struct occl_engine *current;
@@ -61,6 +62,10 @@ void fake_engine_set_ops(const struct occl_engine_op_view *ops, uint32_t count) 
     OCCL_ASSERT(count <= FAKE_OPS_MAX);
     memcpy(current->ops, ops, count * sizeof *ops);
     current->ops_count = count;
+}
+
+void fake_engine_hang(bool hangs) {
+    current->hangs = hangs;
 }
 
 int occl_engine_create(const struct occl_engine_config *config, const struct occl_clock *clock,
@@ -188,4 +193,10 @@ uint64_t occl_engine_meter(struct occl_engine *engine, uint64_t now_ns) {
     (void)engine;
     (void)now_ns;
     return 0;
+}
+
+bool occl_engine_lane_moves(const struct occl_engine *engine, uint32_t lane, uint64_t *inout_beat) {
+    (void)lane;
+    *inout_beat += !engine->hangs;
+    return !engine->hangs;
 }

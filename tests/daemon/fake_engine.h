@@ -17,6 +17,8 @@ struct fake_engine_counts {
 struct fake_engine_counts fake_engine_counts(void);
 void fake_engine_fault(uint64_t session_id, int status, const char *reason);
 /* What occl_engine_ops reports from now on. */
+/* Lanes hang in a slice from now on, or go round. */
+void fake_engine_hang(bool hangs);
 void fake_engine_set_ops(const struct occl_engine_op_view *ops, uint32_t count);
 
 #endif
