@@ -259,7 +259,7 @@ static int adopt_all(struct occl_daemon *daemon, struct occl_detail *detail) {
     if (strcmp(origin, "built-in") != 0 && origin[0] && strcmp(paths, daemon->config.socket) != 0)
         return occl_detail_set(detail, OCCL_E_INVALID, 0,
                                "%s: socket is %s, but the service manager passes %s; name the same "
-                               "in both, or disable its socket unit",
+                               "in both, or mask its socket unit",
                                origin, daemon->config.socket, paths);
     return occl_config_assign("socket", paths, OCCL_CONFIG_ORIGIN_PASSED, &daemon->config,
                               &daemon->origins, detail);
