@@ -147,6 +147,29 @@ static uint64_t cpu_ns(void) {
     return (uint64_t)t.tv_sec * FX_SECOND + (uint64_t)t.tv_nsec;
 }
 
+/* What the watchdog goes by: sleeping and going round are signs of life, standing is none. */
+static void a_standing_lane_shows_no_sign_of_life(void **state) {
+    struct fx fx;
+    uint64_t beat = 0;
+    (void)state;
+    fx_open(&fx, &(struct fx_options){.lanes = 1});
+    occl_clock_sleep_ns(&fx.clock, 100000000);
+    for (int i = 0; i < 3; i++)
+        assert_true(occl_engine_lane_moves(fx.engine, 0, &beat)); /* asleep */
+    fx_close(&fx);
+
+    static const struct occl_engine_events events = {NULL};
+    struct occl_engine_config config = {.lanes = 1, .driven = true, .ops_max = 256};
+    struct occl_engine *engine;
+    beat = 0;
+    assert_int_equal(occl_engine_create(&config, &fx.clock, &fx.log, &events, &fx, &engine),
+                     OCCL_OK);
+    (void)occl_engine_turn(engine, 0);
+    assert_true(occl_engine_lane_moves(engine, 0, &beat));
+    assert_false(occl_engine_lane_moves(engine, 0, &beat)); /* not turned since */
+    occl_engine_destroy(engine);
+}
+
 static void idle_lanes_use_no_cpu(void **state) {
     struct fx fx;
     uint32_t region;
@@ -232,6 +255,7 @@ int main(void) {
         cmocka_unit_test(progress_allocates_nothing),
         cmocka_unit_test(no_system_call_per_op_while_awake),
         cmocka_unit_test(a_lane_that_falls_asleep_misses_nothing),
+        cmocka_unit_test(a_standing_lane_shows_no_sign_of_life),
         cmocka_unit_test(idle_lanes_use_no_cpu),
         cmocka_unit_test(a_cpu_that_may_not_be_used_is_no_failure),
         cmocka_unit_test(ops_are_shown),
