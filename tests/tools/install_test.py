@@ -184,6 +184,15 @@ def man_finds_the_pages(s):
     check("occl_wait(struct occl_request request)" in said, said)
 
 
+def units_do_not_hide_the_daemon_from_itself(s):
+    for prefix, line in (("/opt/occl", "ProtectHome=yes"), ("/opt/occl", "PrivateTmp=yes"),
+                         ("/home" + "/occl", "ProtectHome=read-only"), ("/tmp/occl", "PrivateTmp=no")):
+        good(s.install("--destdir", s.folder + "/destination", prefix=prefix))
+        unit = good(run("cat", "%s/destination%s/lib/systemd/system/occld.service"
+                        % (s.folder, prefix)))
+        check("\n%s\n" % line in unit, "%s: no %s" % (prefix, line))
+
+
 def units_are_right(s):
     good(s.install())
     units = s.prefix + "/lib/systemd/system/"
@@ -256,6 +265,7 @@ CASES = (
     a_damaged_manifest_removes_nothing,
     mistakes_are_named,
     man_finds_the_pages,
+    units_do_not_hide_the_daemon_from_itself,
     units_are_right,
     the_daemon_needs_no_call_that_its_unit_forbids,
 )
