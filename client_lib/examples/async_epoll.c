@@ -10,34 +10,37 @@
 #define OPS 8
 #define TICK_NS 1000000
 
-static struct occl_request requests[OPS];
-static int64_t values[OPS];
+struct work {
+    struct occl_request requests[OPS]; /* {0}: nothing to wait for */
+    int64_t values[OPS];
+};
 
 static int failed(const char *what) {
     fprintf(stderr, "%s: %s\n", what, occl_last_error());
     return 1;
 }
 
-static int submit(struct occl_comm world, uint32_t op) {
+static int submit(struct work *work, struct occl_comm world, uint32_t op) {
     struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
     attr.tag = op + 1;
-    values[op] = op;
-    return occl_all_reduce(&values[op], &values[op], 1, OCCL_INT64, OCCL_SUM, world, &attr,
-                           &requests[op]) == OCCL_SUCCESS;
+    int64_t *value = &work->values[op];
+    *value = op;
+    return occl_all_reduce(value, value, 1, OCCL_INT64, OCCL_SUM, world, &attr,
+                           &work->requests[op]) == OCCL_SUCCESS;
 }
 
 /* Takes all that have completed; returns how many, or -1. Do not read the descriptor: it falls
  * silent when every completed request has been tested or waited for. */
-static int take_completed(void) {
+static int take_completed(struct work *work) {
     int taken = 0, index = -1, done;
     do {
         /* 0 ns: a look. Entries that are {0} are passed over. */
-        enum occl_result result = occl_wait_any(requests, OPS, 0, &index);
+        enum occl_result result = occl_wait_any(work->requests, OPS, 0, &index);
         done = result != OCCL_IN_PROGRESS && index >= 0;
         if (result < 0)
             return -1;
         if (done) {
-            requests[index].handle = 0;
+            work->requests[index].handle = 0;
             taken++;
         }
     } while (done);
@@ -50,6 +53,7 @@ static int add(int epoll_fd, int fd) {
 }
 
 int main(void) {
+    struct work work = {{{0}}, {0}};
     struct occl_comm world;
     struct itimerspec every = {{0, TICK_NS}, {0, TICK_NS}};
     int completion_fd, rank, completed = 0, submitted = 0;
@@ -68,17 +72,17 @@ int main(void) {
         if (epoll_wait(epoll_fd, &event, 1, -1) != 1)
             continue; /* interrupted */
         if (event.data.fd == completion_fd) {
-            int taken = take_completed();
+            int taken = take_completed(&work);
             if (taken < 0)
                 return failed("operation");
             completed += taken;
         } else if (read(timer_fd, &ticks, sizeof ticks) == sizeof ticks && submitted < OPS &&
-                   !submit(world, (uint32_t)submitted++)) {
+                   !submit(&work, world, (uint32_t)submitted++)) {
             return failed("occl_all_reduce");
         }
     }
     printf("rank %d: %d operations, the last sum is %lld\n", rank, completed,
-           (long long)values[OPS - 1]);
+           (long long)work.values[OPS - 1]);
     close(epoll_fd);
     close(timer_fd);
     return occl_finalize() == OCCL_SUCCESS ? 0 : failed("occl_finalize");

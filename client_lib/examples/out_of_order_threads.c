@@ -51,7 +51,7 @@ static void *work(void *arg) {
 }
 
 int main(void) {
-    static struct worker workers[THREADS];
+    struct worker workers[THREADS];
     struct occl_comm world;
     int rank, size, wrong = 0;
     if (occl_init_env(&world) != OCCL_SUCCESS || occl_comm_rank(world, &rank) != OCCL_SUCCESS ||
