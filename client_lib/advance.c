@@ -17,7 +17,8 @@ static void note_completion(struct client_op *op) {
     occl_note32(&note->last_kind, op->sig.kind);
     occl_note64(&note->last_ticks, occl_ticks(occl_lib.ticks));
     occl_count64(&note->ops_done, 1);
-    occl_count64(&note->bytes_done, op->bytes);
+    occl_count64(&note->bytes_done,
+                 op->send_bytes > op->recv_bytes ? op->send_bytes : op->recv_bytes);
 }
 
 /* This rank's ops after destroy or abort end with that status, whatever the peers were told. */
@@ -27,7 +28,10 @@ static int own_status(struct client_op *op, int status) {
 }
 
 void client_finish(struct client_op *op, int status, bool result_is_staged) {
+    if (op->after_status < 0 && status == OCCL_E_ABORTED && op->about_rank == op->comm->rank)
+        status = op->after_status; /* what the peers know as aborted by this rank */
     op->status = own_status(op, status);
+    client_after_end(op);
     if (op->path == CLIENT_PATH_NONE) { /* it went nowhere: alone, or its communicator has ended */
         if (op->status < 0)
             (void)client_explain(op);
@@ -48,6 +52,8 @@ void client_finish(struct client_op *op, int status, bool result_is_staged) {
         }
     }
     occl_publish32(&op->phase, CLIENT_OP_COMPLETE);
+    if (!op->on_stack)
+        client_after_done(op);
 }
 
 static bool deadline_passed(const struct client_op *op) {
@@ -167,7 +173,12 @@ static bool leave_word(const struct client_op *op, uint32_t why) {
     if (client_watch_ready() != OCCL_OK ||
         client_op_new(op->comm, op->comm_generation, &word) != OCCL_OK)
         return false;
+    if (op->vector && client_op_room(word, op) != OCCL_OK) {
+        client_op_free(word);
+        return false;
+    }
     client_op_describe(word, op);
+    word->after_count = 0;
     word->callback = NULL;
     word->send = word->recv = NULL;
     word->key = op->key;
@@ -245,9 +256,35 @@ static bool advance_ring(struct client_op *op) {
     return false;
 }
 
+/* An op whose turn has not come only looks whether it has to end. */
+static bool advance_held_back(struct client_op *op) {
+    uint32_t rank;
+    int status = obstacle(op, &rank);
+    if (op->path == CLIENT_PATH_RECORD) {
+        look(op);
+        if (status == OCCL_OK && occl_rec_kind(op->look.state) != OCCL_REC_ABORTED)
+            return false;
+        op->after_status =
+            status ? status : OCCL_E_ABORTED; /* no result, whoever comes meanwhile */
+        return advance_record(op, false);
+    }
+    if (status == OCCL_OK)
+        return false;
+    op->after_status = status;
+    /* The daemon has to hear of it. */
+    client_submit_now(op, status == OCCL_E_TIMEOUT ? OCCL_SQE_TIMED_OUT : OCCL_SQE_CANCELED);
+    return occl_observe32(&op->phase) != CLIENT_OP_ACTIVE;
+}
+
 bool client_advance(struct client_op *op, bool may_execute) {
     uint32_t phase = occl_observe32(&op->phase);
     if (phase != CLIENT_OP_ACTIVE)
         return true;
+    if (op->held_back && client_after_look(op, may_execute))
+        client_submit_now(op, OCCL_SQE_CANCELED);
+    if (occl_observe32(&op->phase) != CLIENT_OP_ACTIVE)
+        return true;
+    if (op->held_back)
+        return advance_held_back(op);
     return op->path == CLIENT_PATH_RING ? advance_ring(op) : advance_record(op, may_execute);
 }

@@ -24,6 +24,7 @@ struct client_library occl_lib = {
     .control = PTHREAD_MUTEX_INITIALIZER,
     .memory = PTHREAD_MUTEX_INITIALIZER,
     .ops_lock = PTHREAD_MUTEX_INITIALIZER,
+    .after_lock = PTHREAD_MUTEX_INITIALIZER,
     .watch_start = PTHREAD_MUTEX_INITIALIZER,
     .socket_fd = -1,
 };
@@ -81,6 +82,7 @@ static void in_child(void) {
     pthread_mutex_init(&occl_lib.control, NULL);
     pthread_mutex_init(&occl_lib.memory, NULL);
     pthread_mutex_init(&occl_lib.ops_lock, NULL);
+    pthread_mutex_init(&occl_lib.after_lock, NULL);
     pthread_mutex_init(&occl_lib.watch_start, NULL);
     occl_lib.inside = 0;
     if (occl_lib.socket_fd < 0 && !occl_lib.attached && !occl_lib.forked)

@@ -6,8 +6,9 @@
 static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool must_share,
                      struct occl_buffer_ref *out_ref) {
     struct client_region **region = is_input ? &op->src_region : &op->dst_region;
+    uint64_t bytes = is_input ? op->send_bytes : op->recv_bytes;
     uint64_t offset;
-    *region = client_region_of(ptr, op->bytes, &offset);
+    *region = client_region_of(ptr, bytes, &offset);
     if (*region) {
         *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, (*region)->number, offset};
         return OCCL_OK;
@@ -16,13 +17,13 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
         *out_ref = (struct occl_buffer_ref){OCCL_SPACE_PRIVATE, 0, (uintptr_t)ptr};
         return OCCL_OK;
     }
-    struct client_stage *stage = client_stage_get(op->bytes);
+    struct client_stage *stage = client_stage_get(bytes);
     if (!stage)
         return client_error_status();
     *(is_input ? &op->stage_in : &op->stage_out) = stage;
     if (is_input) {
         void *to = stage->base;
-        struct occl_copy_job job = {op->bytes, op->send, 1, 0, &to};
+        struct occl_copy_job job = {bytes, op->send, 1, 0, &to};
         occl_lib.movers->copy(&job);
     }
     *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, stage->region->number, stage->offset};
@@ -32,25 +33,42 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
 int client_refer(struct client_op *op, bool input, bool must_share) {
     int status = OCCL_OK;
     op->src = op->dst = (struct occl_buffer_ref){OCCL_SPACE_NONE, 0, 0};
-    if (op->bytes == 0)
-        return OCCL_OK;
-    if (op->send && input)
+    if (op->send && op->send_bytes && input)
         status = refer_one(op, op->send, true, must_share, &op->src);
-    if (status == OCCL_OK && op->recv)
+    if (status == OCCL_OK && op->recv && op->recv_bytes)
         status = refer_one(op, op->recv, false, must_share, &op->dst);
     return status;
 }
 
-void client_unrefer(struct client_op *op, bool copy_out) {
-    if (copy_out && op->stage_out) {
-        struct occl_copy_job job = {op->bytes, op->stage_out->base, 1, 0, &op->recv};
-        occl_lib.movers->copy(&job);
+static void copy_part(const struct client_op *op, uint64_t offset, uint64_t bytes) {
+    void *to = (char *)op->recv + offset;
+    struct occl_copy_job job = {bytes, op->stage_out->base + offset, 1, 0, &to};
+    occl_lib.movers->copy(&job);
+}
+
+/* The result from its copy. What lies between blocks is the caller's. */
+static void copy_back(const struct client_op *op) {
+    bool is_root = occl_kind_is_root(op->traits, op->sig.root, op->line_index);
+    uint32_t extent = is_root ? op->traits->recv_root : op->traits->recv_other;
+    if (!op->vector || extent != OCCL_EXTENT_ALL) {
+        copy_part(op, 0, op->recv_bytes);
+        return;
     }
+    uint64_t element = occl_dtype_bytes(op->sig.dtype);
+    for (uint32_t i = 0; i < op->members; i++)
+        copy_part(op, element * occl_vector_at(op->vector, op->members, OCCL_VECTOR_RECV_AT, i),
+                  element * occl_vector_at(op->vector, op->members, OCCL_VECTOR_RECV_COUNT, i));
+}
+
+void client_unrefer(struct client_op *op, bool copy_out) {
+    if (copy_out && op->stage_out)
+        copy_back(op);
     if (op->src_region || op->dst_region) {
         struct client_region *regions[2] = {op->src_region, op->dst_region};
         client_regions_unuse(regions, 2);
     }
     client_stage_put(op->stage_in);
+    client_vector_unshare(op);
     if (op->may_write_rank == OCCL_RANK_NONE)
         client_stage_put(op->stage_out);
     else

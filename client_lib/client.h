@@ -16,6 +16,7 @@
  *                         the instance number and the slot must be taken together; tried once in
  *                         a wait that has given up the core (client_tags_visit)
  *    lib.ops_lock         free list of the op pool
+ *    lib.after_lock       which ops come after which: only ops that do, or are come after
  *    lib.memory           region tables: only new buffers, and strands, look there
  *    ring.cq_lock, ring.sq_lock, rpc.lock
  *
@@ -32,6 +33,7 @@
 #include "client_lib/share.h"
 #include "gpu/local_program.h"
 #include "shm_ipc/clock.h"
+#include "shm_ipc/op_kind.h"
 #include "shm_ipc/record.h"
 #include "shm_ipc/ring.h"
 #include "shm_ipc/session.h"
@@ -89,12 +91,19 @@ struct client_op {
     uint32_t tag;
     uint32_t line_index; /* this rank's line in the record */
     uint32_t members;
-    const void *send;
+    const struct occl_kind_traits *traits;
+    const void *send; /* NULL: this rank has no such buffer, or it is in place */
     void *recv;
-    uint64_t bytes;     /* count x element size */
+    uint64_t block_bytes; /* count x element size (op_kind.h) */
+    uint64_t send_bytes, recv_bytes;
+    uint64_t payload_bytes; /* what each rank that sends brings: the same for all of them */
+    uint64_t factor;        /* of a premultiplied sum */
+    uint64_t *vector;   /* of a kind that has one: this rank's, in vector_room or of the caller */
     int64_t timeout_ns; /* < 0: none, 0: the communicator's */
     uint32_t flags;     /* enum occl_op_flags */
-    uint8_t priority;   /* class, 255: the communicator's */
+    struct occl_request *after; /* what it comes after (after.c); of malloc for a pool op */
+    uint32_t after_count;
+    uint8_t priority; /* class, 255: the communicator's */
     bool persistent;
     bool blocking;
     bool on_stack; /* not from the pool: a blocking call's own */
@@ -107,19 +116,26 @@ struct client_op {
     struct occl_look look; /* what the record said when the op was advanced last */
     struct occl_buffer_ref src, dst;
     struct client_region *src_region, *dst_region;
-    struct client_stage *stage_in, *stage_out;
-    uint64_t aborted_since_ns; /* 0, or when this rank saw the abort while others still executed */
-    uint32_t may_write_rank;   /* OCCL_RANK_NONE, or who is stopped inside a strand of the op */
-    uint64_t deadline_ns;      /* 0: none */
-    uint32_t ring_slot;        /* index in the ring table */
-    uint32_t ring_done;        /* 1: the completion was taken out; ring_status, about_* hold it */
+    struct client_stage *stage_in, *stage_out, *stage_vector;
+    struct occl_buffer_ref vector_ref;
+    uint32_t strand_count; /* of the plan, once it is known */
+    bool planned;
+    bool held_back;             /* it has its place, but arrives only after others of this rank */
+    struct client_after *nodes; /* after_count of them, while it is held back */
+    uint32_t after_pending;     /* of them, not complete; after_lock, read without */
+    int32_t after_status;       /* the first error of one */
+    uint64_t aborted_since_ns;  /* 0, or when this rank saw the abort while others still executed */
+    uint32_t may_write_rank;    /* OCCL_RANK_NONE, or who is stopped inside a strand of the op */
+    uint64_t deadline_ns;       /* 0: none */
+    uint32_t ring_slot;         /* index in the ring table */
+    uint32_t ring_done;         /* 1: the completion was taken out; ring_status, about_* hold it */
     int32_t ring_status;
     enum client_op_path path;
     uint32_t cancel_sent;
     uint64_t again_ns;  /* a submission that was refused is repeated no sooner */
     uint32_t withdrawn; /* OCCL_SQE_*: stands for an op that ended before the daemon had room */
     bool announced;     /* the record says that this rank waits */
-    bool owes_look;     /* a source in a row (source.c): it stays in the record */
+    bool owes_look;     /* it ended alone, in a row (alone.c), and stays in the record */
     uint32_t about_rank;
     uint32_t about_field;
     /* completion */
@@ -138,6 +154,9 @@ struct client_op {
     uint32_t phase_sleepers;
     uint32_t index;
     uint32_t generation;
+    uint32_t come_after;             /* ops that come after this one: length of the list */
+    struct client_after *dependents; /* after_lock */
+    uint64_t *vector_room; /* NULL, or OCCL_VECTOR_NUMBERS_MAX numbers: kept for later ops */
 };
 
 /* ---- communicators ---- */
@@ -193,8 +212,8 @@ struct client_comm {
     uint64_t stream_users[OCCL_STREAM_CHUNKS];
     uint32_t clean_instance; /* all members have left all ops of the stream before this one */
     struct client_run runs[OCCL_RUNS];
-    uint64_t owed;         /* source.c */
-    uint32_t source_row;   /* 1: this rank was the source of the last op of the stream */
+    uint64_t owed;         /* alone.c */
+    uint32_t alone_row;    /* 1: this rank ended the last op of the stream alone */
     struct client_op *ops; /* pool ops that are active, persistent or not waited for */
     uint32_t pool_ops;     /* how many; changed under the lock, read without */
 };
@@ -253,6 +272,7 @@ struct client_library {
     pthread_mutex_t watch_start;
     uint32_t watch_wanted; /* published when the completion descriptor is there */
 
+    pthread_mutex_t after_lock;
     pthread_mutex_t ops_lock;
     struct client_op *op_chunks[CLIENT_OP_CHUNKS];
     uint32_t op_chunks_used;
@@ -335,6 +355,8 @@ void client_tags_in_child(struct client_comm *comm);
  * table's own may have moved on. NO_MEMORY, QUOTA with the error text. */
 int client_op_new(struct client_comm *comm, uint32_t generation, struct client_op **out_op);
 void client_op_free(struct client_op *op);
+/* Room in a pool op for the arrays of `from`; that for a vector stays with it for later ops. */
+int client_op_room(struct client_op *op, const struct client_op *from);
 /* Copies what fill() decided into a pool op. */
 void client_op_describe(struct client_op *op, const struct client_op *from);
 struct client_op *client_op_get(struct occl_request handle);
@@ -375,6 +397,25 @@ void client_wake(struct client_op *op);
 void client_leave(struct client_op *op);
 void client_leave_place(struct client_comm *comm, uint32_t slot);
 
+/* after.c: ops that come after others of this process. */
+struct client_after {
+    struct client_op *op;      /* that waits */
+    struct client_op *of;      /* for this one; NULL: complete */
+    struct client_after *next; /* of the same `of` */
+};
+/* Before the op is submitted. It is held back if something is left to wait for, or has failed. */
+int client_after_begin(struct client_op *op);
+/* It will not wait any more. */
+void client_after_end(struct client_op *op);
+/* A pool op has completed: those that come after it may go on. */
+void client_after_done(struct client_op *op);
+/* Advances what a held-back op waits for. True when it may arrive, or has to end. */
+bool client_after_look(struct client_op *op, bool may_execute);
+
+/* submit.c: a held-back op's turn. why_not: OCCL_SQE_..., what the peers are told if after_status
+ * is an error. */
+void client_submit_now(struct client_op *op, uint32_t why_not);
+
 /* operations.c: submit, and watch what nobody may wait for. The caller holds the op. */
 int client_start(struct client_op *op);
 
@@ -387,22 +428,30 @@ uint32_t client_busy_rank(struct client_op *op);
  * one. */
 void client_finish(struct client_op *op, int status, bool result_is_staged);
 
-/* source.c: broadcasts whose root runs ahead. In a row: the op that this rank is the source of
- * follows another one, so it may leave the look at its peers for later. */
-bool client_source_in_row(const struct client_op *op);
+/* alone.c: ops that this rank ends without its peers: it brings what they need, and needs nothing.
+ * What it says in its flag: OCCL_FLAG_SOURCE, OCCL_FLAG_GIVES, or neither. */
+uint32_t client_alone_bits(const struct client_op *op);
+/* This rank's payload of such an op is in the page and has been published: ends it. in_row: the op
+ * before it in the stream was such a one, too, so the look at the peers may come later. */
+void client_alone_finish(struct client_op *op, bool in_row);
+bool client_alone_in_row(const struct client_op *op);
 /* In place of leaving. */
-void client_source_owe(struct client_op *op);
+void client_alone_owe(struct client_op *op);
 /* The look that is owed, if any. The caller holds a reference on the communicator. */
-void client_source_settle(struct client_comm *comm);
+void client_alone_settle(struct client_comm *comm);
 
 /* direct.c: sets the asynchronous error of rank `to`, unless it has one: what `about` submitted
  * does not agree with an op that had completed there. */
 void client_tell_mismatch(struct client_comm *comm, uint32_t to, uint32_t about, uint32_t kind,
                           enum occl_signature_field field);
-/* this rank's result from the payload in the record. */
-const void *client_payload(struct client_op *op, uint32_t member);
+/* This rank's op fails by mismatch: members that have ended already, with another description than
+ * this rank's, are told. */
+void client_tell_alone(struct client_op *op);
 /* As op->look says that the op is DIRECT: the status of this rank. */
 int client_direct_result(struct client_op *op);
+/* One block of n_src inputs to the output, on this thread. factors: of a premultiplied sum. */
+void client_reduce(const struct occl_signature *sig, uint32_t n_src, const void *const *inputs,
+                   const uint64_t *factors, void *output);
 /* One member's bytes to itself: communicators of one rank. */
 void client_single_result(struct client_op *op);
 
@@ -413,7 +462,26 @@ static inline bool client_same_process(const struct occl_member *member) {
 }
 /* Rank of a member of an op's record. */
 uint32_t client_member_rank(const struct client_op *op, uint32_t member);
-/* local.c: claims and runs strands of a LOCAL record until none is left. */
+/* vectors.c: what ranks say of blocks of different sizes. */
+/* Copies of the vectors of the members in mask, checked: valid until this thread's next call.
+ * OCCL_E_FAULT: a scribbled page. OCCL_E_NO_MEMORY. */
+int client_vectors_get(struct client_op *op, uint64_t mask,
+                       const struct occl_local_vectors **out_vectors);
+/* First pair that disagrees among those that concern member `mine`; OCCL_LOCAL_RANKS_MAX for it:
+ * any pair. Ranks that only give are not asked what they get. True: there is one. */
+bool client_vectors_differ(const struct client_op *op, const struct occl_local_vectors *vectors,
+                           uint64_t mask, uint32_t mine, uint32_t *out_sender,
+                           uint32_t *out_receiver);
+/* Puts this rank's vector and, if it fits, what it sends, into the page or a region. *out_in_page:
+ * all of it is in the page. */
+int client_vector_publish(struct client_op *op, uint64_t direct_max, bool *out_in_page);
+/* So that the daemon can read it. */
+int client_vector_share(struct client_op *op);
+void client_vector_unshare(struct client_op *op);
+
+/* local.c: what is to be done for the op, as its members' lines tell; all have arrived. */
+int client_local_plan(struct client_op *op, struct occl_local_plan *out);
+/* Claims and runs strands of a LOCAL record until none is left. */
 void client_local_execute(struct client_op *op);
 /* All members' buffers are where the daemon's lanes can reach them. */
 bool client_local_lanes_can(struct client_op *op);
@@ -432,7 +500,8 @@ struct client_side {
 };
 int client_remote_strands(const struct client_comm *comm, const struct occl_local_plan *plan,
                           uint32_t index, uint32_t strands, const struct client_side *inputs,
-                          const struct client_side *outputs, uint32_t *out_member);
+                          const struct client_side *outputs, const uint64_t *factors,
+                          uint32_t *out_member);
 
 /* spill.c: the ring. Reserve takes a completion credit; WOULD_BLOCK when none is free. */
 int client_ring_start(const struct occl_session_shape *shape);
@@ -462,6 +531,7 @@ bool client_in_callback(void); /* this is the watcher's thread, which must not w
 void client_watch_in_child(void);
 bool client_watch_wanted(void); /* the completion descriptor is in use: every request is watched */
 void client_watch_consumed(struct client_op *op);
+void client_watch_look(void); /* something that it did not see has changed */
 void client_watch_stop(void);
 
 /* text.c: stores the text of an op's error and returns its status. */

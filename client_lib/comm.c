@@ -159,7 +159,7 @@ static void comm_reset(struct client_comm *comm) {
     memset(comm->runs, 0, sizeof comm->runs);
     comm->chunk_next = 0;
     comm->owed = 0;
-    comm->source_row = 0;
+    comm->alone_row = 0;
     memset(comm->stream_users, 0, sizeof comm->stream_users);
     comm->clean_instance = 0;
 }
@@ -250,7 +250,7 @@ static int close_referenced(struct client_comm *comm, uint32_t generation,
         client_comm_put(comm);
         return client_fail(OCCL_E_HANDLE, "communicator is stale: another thread destroyed it");
     }
-    client_source_settle(comm);
+    client_alone_settle(comm);
     occl_publish32(&comm->ended, (uint32_t)-status_for_ops);
     int status = tell_end(comm->number, how);
     end_ops(comm, generation, status_for_ops);

@@ -13,6 +13,7 @@ struct view {
     struct client_side inputs[OCCL_LOCAL_RANKS_MAX], outputs[OCCL_LOCAL_RANKS_MAX];
     const void *input_ptrs[OCCL_LOCAL_RANKS_MAX];
     void *output_ptrs[OCCL_LOCAL_RANKS_MAX];
+    uint64_t factors[OCCL_LOCAL_RANKS_MAX];
     struct client_region *regions[2 * OCCL_LOCAL_RANKS_MAX];
     uint32_t region_count;
     bool remote; /* some buffer needs cross-memory attach */
@@ -25,9 +26,27 @@ uint32_t client_member_rank(const struct client_op *op, uint32_t member) {
     return member == 0 ? op->key.peers >> 16 : op->key.peers & 0xffffu;
 }
 
+int client_local_plan(struct client_op *op, struct occl_local_plan *out) {
+    const struct occl_local_vectors *vectors = NULL;
+    bool in_place = false;
+    int status = OCCL_OK;
+    if (op->vector)
+        status = client_vectors_get(op, ~0ull, &vectors);
+    if (status)
+        return status;
+    if (op->sig.kind == OCCL_OP_ALL_TO_ALL ||
+        op->sig.kind == OCCL_OP_ALL_TO_ALL_V) /* other plans do not depend on it */
+        for (uint32_t i = 0; i < op->members; i++)
+            in_place = in_place || occl_line_in_place(occl_line_at(op->rec, i));
+    status = occl_local_plan_make(&op->sig, op->members, in_place, vectors, out);
+    op->strand_count = status == OCCL_OK ? out->strand_count : 0;
+    op->planned = status == OCCL_OK;
+    return status;
+}
+
 /* One buffer of one member, as this thread reaches it. */
 static int resolve(struct client_op *op, struct view *v, uint32_t member,
-                   struct occl_buffer_ref ref, struct client_side *out_side) {
+                   struct occl_buffer_ref ref, uint64_t bytes, struct client_side *out_side) {
     struct client_comm *comm = op->comm;
     const struct occl_member *who = &comm->members[client_member_rank(op, member) % comm->ranks];
     *out_side = (struct client_side){.member = member};
@@ -39,13 +58,13 @@ static int resolve(struct client_op *op, struct view *v, uint32_t member,
         if (!region)
             return OCCL_E_FAULT;
         v->regions[v->region_count++] = region;
-        if (ref.offset > region->bytes || op->bytes > region->bytes - ref.offset)
+        if (ref.offset > region->bytes || bytes > region->bytes - ref.offset)
             return OCCL_E_FAULT;
         out_side->ptr = region->base + ref.offset;
         return OCCL_OK;
     }
     case OCCL_SPACE_PAYLOAD:
-        if (ref.offset > comm->m.page_bytes || op->bytes > comm->m.page_bytes - ref.offset)
+        if (ref.offset > comm->m.page_bytes || bytes > comm->m.page_bytes - ref.offset)
             return OCCL_E_FAULT;
         out_side->ptr = comm->m.base + ref.offset;
         return OCCL_OK;
@@ -75,14 +94,20 @@ static int open_view(struct client_op *op, struct view *v, uint32_t *out_member)
     v->region_count = 0;
     v->remote = false;
     bool in_place = false;
-    int status = occl_local_plan_make(&op->sig, op->members, &v->plan);
+    const struct occl_local_plan *plan = &v->plan;
+    int status = client_local_plan(op, &v->plan);
     for (uint32_t i = 0; status == OCCL_OK && i < op->members; i++) {
         struct occl_line *line = occl_line_at(op->rec, i);
         struct occl_buffer_ref src = line->u.ref.src, dst = line->u.ref.dst;
         *out_member = i;
-        status = resolve(op, v, i, src, &v->inputs[i]);
+        struct occl_kind_sizes sizes = {0, 0, 0};
+        const uint64_t *vector = plan->vectors ? plan->vectors->of[i] : NULL;
+        (void)occl_kind_measure(op->traits, plan->root, i, op->members, op->block_bytes,
+                                plan->element_bytes, vector, &sizes); /* checked with the plan */
+        status = resolve(op, v, i, src, sizes.send_bytes, &v->inputs[i]);
         if (status == OCCL_OK)
-            status = resolve(op, v, i, dst, &v->outputs[i]);
+            status = resolve(op, v, i, dst, sizes.recv_bytes, &v->outputs[i]);
+        v->factors[i] = op->sig.redop == OCCL_RO_PREMULSUM ? line->factor : 0;
         v->input_ptrs[i] = v->inputs[i].ptr;
         v->output_ptrs[i] = v->outputs[i].ptr;
         in_place = in_place || (v->input_ptrs[i] && v->input_ptrs[i] == v->output_ptrs[i]);
@@ -101,7 +126,7 @@ static int open_view(struct client_op *op, struct view *v, uint32_t *out_member)
 #define REMOTE_TRAFFIC_BYTES (4u << 20)
 
 static uint32_t strands_wanted(const struct view *v) {
-    if (!v->remote || v->plan.kind == OCCL_OP_ALL_REDUCE)
+    if (!v->remote || occl_local_reduces(&v->plan))
         return 1;
     uint64_t strands = REMOTE_COPY_BYTES / v->plan.slice_bytes;
     uint64_t most = REMOTE_TRAFFIC_BYTES / occl_local_strand_traffic(&v->plan, 0);
@@ -118,8 +143,8 @@ static int run_strand(const struct client_comm *comm, struct view *v, uint32_t i
                       uint32_t strands, uint32_t *out_member) {
     if (v->remote)
         return client_remote_strands(comm, &v->plan, index, strands, v->inputs, v->outputs,
-                                     out_member);
-    struct occl_local_buffers buffers = {v->input_ptrs, v->output_ptrs, v->move_flags};
+                                     v->factors, out_member);
+    struct occl_local_buffers buffers = {v->input_ptrs, v->output_ptrs, v->factors, v->move_flags};
     return occl_local_strand_run(&v->plan, index, occl_lib.movers, &buffers);
 }
 
@@ -172,8 +197,7 @@ void client_local_execute(struct client_op *op) {
     struct occl_record *rec = op->rec;
     struct view v;
     uint32_t member = 0;
-    if (occl_local_plan_make(&op->sig, op->members, &v.plan) == OCCL_OK &&
-        !occl_record_strands_left(rec, v.plan.strand_count))
+    if (op->planned && !occl_record_strands_left(rec, op->strand_count))
         return; /* all claimed: nothing to open */
     int status = open_view(op, &v, &member);
     if (status) {

@@ -89,18 +89,61 @@ enum occl_result {
     OCCL_ERROR_INTERNAL = -81
 };
 
-/* Element types. The numbers are those of NCCL. */
+/* Element types. Those of NCCL have its numbers. A pair is a value and the index that belongs to
+ * it, in this order and without padding. A truth value is an integer: 0 is false, all else is true.
+ */
 enum occl_type {
+    OCCL_INT8 = 0,
+    OCCL_UINT8 = 1,
     OCCL_INT32 = 2,
+    OCCL_UINT32 = 3,
     OCCL_INT64 = 4,
+    OCCL_UINT64 = 5,
     OCCL_FLOAT16 = 6,
     OCCL_FLOAT32 = 7,
     OCCL_FLOAT64 = 8,
-    OCCL_BFLOAT16 = 9
+    OCCL_BFLOAT16 = 9,
+    OCCL_FLOAT8E4M3 = 10, /* OCP: no infinity, largest 448 */
+    OCCL_FLOAT8E5M2 = 11,
+    OCCL_INT16 = 32,
+    OCCL_UINT16 = 33,
+    OCCL_FLOAT32_INT32 = 36, /* pairs: for minloc and maxloc only */
+    OCCL_FLOAT64_INT64 = 37,
+    OCCL_INT32_INT32 = 38,
+    OCCL_INT64_INT64 = 39
 };
 
-/* Reductions. The numbers are those of NCCL. */
-enum occl_redop { OCCL_SUM = 0, OCCL_MAX = 2, OCCL_MIN = 3, OCCL_AVG = 4 };
+/* Reductions. Those of NCCL have its numbers. The values of all ranks are combined in ascending
+ * order of the ranks, so all ranks get the same bits, whatever the size, the place, the path and
+ * the number of threads that execute the operation.
+ *
+ * Integers: sums, products and premultiplied sums wrap modulo 2^bits. The average divides the exact
+ * sum by the number of ranks and truncates toward zero.
+ * Floats: 8- and 16-bit types are combined in float32 and rounded once, to nearest even, at the
+ * end; the others in their own type. Denormals are kept. The average divides once, before that
+ * rounding. A result beyond the largest value is an infinity; float8e4m3 has none, there it is a
+ * NaN. A NaN result has one bit pattern. minimum and maximum are those of IEEE 754-2019: a NaN of
+ * any rank gives NaN, and -0 is less than +0. minloc, maxloc: the pair with the smallest (largest)
+ * value; among equal values the lowest index. A NaN value wins over numbers.
+ *
+ * sum, prod, max, min, avg, premulsum: all types but pairs. band ... lxor: integers; land, lor and
+ * lxor give 0 or 1. minloc, maxloc: pairs. Everything else is INVALID_ARGUMENT. */
+enum occl_redop {
+    OCCL_SUM = 0,
+    OCCL_PROD = 1,
+    OCCL_MAX = 2,
+    OCCL_MIN = 3,
+    OCCL_AVG = 4,
+    OCCL_PREMULSUM = 5, /* sum of each rank's value times its occl_op_attr.factor */
+    OCCL_BAND = 6,
+    OCCL_BOR = 7,
+    OCCL_BXOR = 8,
+    OCCL_LAND = 9,
+    OCCL_LOR = 10,
+    OCCL_LXOR = 11,
+    OCCL_MINLOC = 12,
+    OCCL_MAXLOC = 13
+};
 
 /* Scheduling class of a communicator or op: a higher class is served first; every op of a lower
  * class still gets a slice per ageing period, so nothing starves. */
@@ -253,16 +296,27 @@ struct occl_op_attr {
      * waited for or tested. NULL: none. Only with out_request. */
     void (*callback)(enum occl_result result, void *arg);
     void *callback_arg;
+    /* premulsum, and only there: this rank's factor, read by the call. A float for types of 8, 16
+     * and 32 bits that are floats, a double for float64, an int64_t or uint64_t for integers. */
+    const void *factor;
+    /* The op starts on this rank, and its buffers are not touched before, when these requests of
+     * this process have completed: the order of data without a wait. Its place among its peers' ops
+     * is that of the call. Requests that have completed already, or are persistent and not active,
+     * do not hold it up. If one of them ends with an error the op ends with the same one here, and
+     * with ABORTED at its peers. The array is read by the call; persistent: by each start, so
+     * occl_request_free of what a persistent op comes after is up to you. */
+    const struct occl_request *after;
+    size_t after_count;
 };
 #define OCCL_OP_ATTR_INIT \
-    { sizeof(struct occl_op_attr), 0, 0, OCCL_PRIORITY_DEFAULT, 0, NULL, NULL }
+    { sizeof(struct occl_op_attr), 0, 0, OCCL_PRIORITY_DEFAULT, 0, NULL, NULL, NULL, NULL, 0 }
 
-/* In all operations: counts are elements per rank (64 bits; 0 is allowed and still meets the
- * peers); attr may be NULL; out_request NULL blocks. send and recv buffers are equal (in place) or
- * disjoint: a partial overlap is INVALID_ARGUMENT. Ranks that disagree on kind, type, operator,
- * root or count get MISMATCH before any output byte is written. Common errors: INVALID_ARGUMENT,
- * HANDLE, MISMATCH, TIMEOUT, PEER_FAILED, REVOKED, ABORTED, DAEMON_LOST, QUARANTINED, FAULT, QUOTA,
- * TRY_AGAIN, FORKED. */
+/* In all operations: counts are elements (64 bits; 0 is allowed and still meets the peers); attr
+ * may be NULL; out_request NULL blocks. send and recv buffers are disjoint, or in place: equal,
+ * where nothing else is said; every other overlap is INVALID_ARGUMENT. A buffer that is not used on
+ * a rank is ignored there. Ranks that disagree on kind, type, operator, root or count get MISMATCH
+ * before any output byte is written. Common errors: INVALID_ARGUMENT, HANDLE, MISMATCH, TIMEOUT,
+ * PEER_FAILED, REVOKED, ABORTED, DAEMON_LOST, QUARANTINED, FAULT, QUOTA, TRY_AGAIN, FORKED. */
 
 /* recvbuf[i] on every rank = op over all ranks of sendbuf[i]. */
 enum occl_result occl_all_reduce(const void *sendbuf, void *recvbuf, size_t count,
@@ -275,9 +329,109 @@ enum occl_result occl_broadcast(const void *sendbuf, void *recvbuf, size_t count
                                 enum occl_type type, int root, struct occl_comm comm,
                                 const struct occl_op_attr *attr, struct occl_request *out_request);
 
+/* recvbuf[i] on the root = op over all ranks of sendbuf[i]. recvbuf is written on the root only
+ * (NULL elsewhere is fine). On the root sendbuf may equal recvbuf, or be NULL, which means in
+ * place. Small operations may complete at the others before the root has come. */
+enum occl_result occl_reduce(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                             enum occl_redop op, int root, struct occl_comm comm,
+                             const struct occl_op_attr *attr, struct occl_request *out_request);
+
+/* recvbuf[k * count + i] on every rank = sendbuf[i] of rank k: recvbuf has size * count elements.
+ * In place: sendbuf is the rank's own block in recvbuf. */
+enum occl_result occl_all_gather(const void *sendbuf, void *recvbuf, size_t count,
+                                 enum occl_type type, struct occl_comm comm,
+                                 const struct occl_op_attr *attr, struct occl_request *out_request);
+
+/* recvbuf[i] on rank k = op over all ranks of sendbuf[k * count + i]: sendbuf has size * count
+ * elements. In place: recvbuf is the rank's own block in sendbuf; the other blocks stay as they
+ * are. */
+enum occl_result occl_reduce_scatter(const void *sendbuf, void *recvbuf, size_t count,
+                                     enum occl_type type, enum occl_redop op, struct occl_comm comm,
+                                     const struct occl_op_attr *attr,
+                                     struct occl_request *out_request);
+
+/* recvbuf[k * count + i] on rank r = sendbuf[r * count + i] of rank k: both have size * count
+ * elements. */
+enum occl_result occl_all_to_all(const void *sendbuf, void *recvbuf, size_t count,
+                                 enum occl_type type, struct occl_comm comm,
+                                 const struct occl_op_attr *attr, struct occl_request *out_request);
+
+/* recvbuf[k * count + i] on the root = sendbuf[i] of rank k: recvbuf has size * count elements
+ * there and is not used elsewhere. In place at the root: sendbuf is its own block in recvbuf, or
+ * NULL. Small operations may complete at the others before the root has come. */
+enum occl_result occl_gather(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                             int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                             struct occl_request *out_request);
+
+/* recvbuf[i] on rank k = the root's sendbuf[k * count + i]: sendbuf has size * count elements there
+ * and is not used elsewhere. In place at the root: recvbuf is its own block in sendbuf, or NULL. */
+enum occl_result occl_scatter(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                              int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                              struct occl_request *out_request);
+
+/* recvbuf[i] on rank k = op over ranks 0 .. k of sendbuf[i]; the average divides by k + 1. */
+enum occl_result occl_scan(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                           enum occl_redop op, struct occl_comm comm,
+                           const struct occl_op_attr *attr, struct occl_request *out_request);
+
+/* recvbuf[i] on rank k = op over ranks 0 .. k - 1 of sendbuf[i]; the average divides by k. On rank
+ * 0 recvbuf is not written and may be NULL. */
+enum occl_result occl_exscan(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                             enum occl_redop op, struct occl_comm comm,
+                             const struct occl_op_attr *attr, struct occl_request *out_request);
+
 /* Completes when all ranks have called it. */
 enum occl_result occl_barrier(struct occl_comm comm, const struct occl_op_attr *attr,
                               struct occl_request *out_request);
+
+/* Half a barrier: completes at the root when all ranks have called it, at the others at once. */
+enum occl_result occl_fan_in(int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                             struct occl_request *out_request);
+
+/* The other half: completes at all ranks when the root has called it, at the root at once. */
+enum occl_result occl_fan_out(int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                              struct occl_request *out_request);
+
+/* With blocks of different sizes (..._v): arrays have an entry for each rank, counts and
+ * displacements are elements, and displs NULL means that the blocks follow each other. Blocks in a
+ * receive buffer do not overlap. What a rank sends to another is what the other expects from it,
+ * else MISMATCH. A count of 0 is allowed. The arrays are read by the call. In place as without _v;
+ * all_to_all_v then needs equal counts and displacements on both sides. */
+
+/* Rank k's sendcount elements go to recvbuf + displs[k] on every rank. */
+enum occl_result occl_all_gather_v(const void *sendbuf, size_t sendcount, void *recvbuf,
+                                   const size_t *recvcounts, const size_t *displs,
+                                   enum occl_type type, struct occl_comm comm,
+                                   const struct occl_op_attr *attr,
+                                   struct occl_request *out_request);
+
+/* recvbuf on rank k = op over all ranks of the k-th block of sendbuf, which has recvcounts[k]
+ * elements; the blocks follow each other. */
+enum occl_result occl_reduce_scatter_v(const void *sendbuf, void *recvbuf, const size_t *recvcounts,
+                                       enum occl_type type, enum occl_redop op,
+                                       struct occl_comm comm, const struct occl_op_attr *attr,
+                                       struct occl_request *out_request);
+
+/* sendcounts[r] elements at sendbuf + sdispls[r] go to rank r, as its block of this rank. */
+enum occl_result occl_all_to_all_v(const void *sendbuf, const size_t *sendcounts,
+                                   const size_t *sdispls, void *recvbuf, const size_t *recvcounts,
+                                   const size_t *rdispls, enum occl_type type,
+                                   struct occl_comm comm, const struct occl_op_attr *attr,
+                                   struct occl_request *out_request);
+
+/* The root's recvbuf + displs[k] = rank k's sendcount elements. recvcounts and displs are read on
+ * the root only. */
+enum occl_result occl_gather_v(const void *sendbuf, size_t sendcount, void *recvbuf,
+                               const size_t *recvcounts, const size_t *displs, enum occl_type type,
+                               int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                               struct occl_request *out_request);
+
+/* recvbuf on rank k = the root's sendcounts[k] elements at sendbuf + displs[k]. sendcounts and
+ * displs are read on the root only. */
+enum occl_result occl_scatter_v(const void *sendbuf, const size_t *sendcounts, const size_t *displs,
+                                void *recvbuf, size_t recvcount, enum occl_type type, int root,
+                                struct occl_comm comm, const struct occl_op_attr *attr,
+                                struct occl_request *out_request);
 
 /* Point to point: the k-th send from a to b with a tag meets the k-th receive of b from a with that
  * tag. Small messages may complete at the sender before the receiver came. peer may be the own rank
@@ -299,7 +453,42 @@ enum occl_result occl_broadcast_init(const void *sendbuf, void *recvbuf, size_t 
                                      enum occl_type type, int root, struct occl_comm comm,
                                      const struct occl_op_attr *attr,
                                      struct occl_request *out_request);
+enum occl_result occl_reduce_init(const void *sendbuf, void *recvbuf, size_t count,
+                                  enum occl_type type, enum occl_redop op, int root,
+                                  struct occl_comm comm, const struct occl_op_attr *attr,
+                                  struct occl_request *out_request);
+enum occl_result occl_all_gather_init(const void *sendbuf, void *recvbuf, size_t count,
+                                      enum occl_type type, struct occl_comm comm,
+                                      const struct occl_op_attr *attr,
+                                      struct occl_request *out_request);
+enum occl_result occl_reduce_scatter_init(const void *sendbuf, void *recvbuf, size_t count,
+                                          enum occl_type type, enum occl_redop op,
+                                          struct occl_comm comm, const struct occl_op_attr *attr,
+                                          struct occl_request *out_request);
+enum occl_result occl_all_to_all_init(const void *sendbuf, void *recvbuf, size_t count,
+                                      enum occl_type type, struct occl_comm comm,
+                                      const struct occl_op_attr *attr,
+                                      struct occl_request *out_request);
+enum occl_result occl_gather_init(const void *sendbuf, void *recvbuf, size_t count,
+                                  enum occl_type type, int root, struct occl_comm comm,
+                                  const struct occl_op_attr *attr,
+                                  struct occl_request *out_request);
+enum occl_result occl_scatter_init(const void *sendbuf, void *recvbuf, size_t count,
+                                   enum occl_type type, int root, struct occl_comm comm,
+                                   const struct occl_op_attr *attr,
+                                   struct occl_request *out_request);
+enum occl_result occl_scan_init(const void *sendbuf, void *recvbuf, size_t count,
+                                enum occl_type type, enum occl_redop op, struct occl_comm comm,
+                                const struct occl_op_attr *attr, struct occl_request *out_request);
+enum occl_result occl_exscan_init(const void *sendbuf, void *recvbuf, size_t count,
+                                  enum occl_type type, enum occl_redop op, struct occl_comm comm,
+                                  const struct occl_op_attr *attr,
+                                  struct occl_request *out_request);
 enum occl_result occl_barrier_init(struct occl_comm comm, const struct occl_op_attr *attr,
+                                   struct occl_request *out_request);
+enum occl_result occl_fan_in_init(int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                                  struct occl_request *out_request);
+enum occl_result occl_fan_out_init(int root, struct occl_comm comm, const struct occl_op_attr *attr,
                                    struct occl_request *out_request);
 enum occl_result occl_send_init(const void *sendbuf, size_t count, enum occl_type type, int peer,
                                 struct occl_comm comm, const struct occl_op_attr *attr,
@@ -307,6 +496,32 @@ enum occl_result occl_send_init(const void *sendbuf, size_t count, enum occl_typ
 enum occl_result occl_recv_init(void *recvbuf, size_t count, enum occl_type type, int peer,
                                 struct occl_comm comm, const struct occl_op_attr *attr,
                                 struct occl_request *out_request);
+enum occl_result occl_all_gather_v_init(const void *sendbuf, size_t sendcount, void *recvbuf,
+                                        const size_t *recvcounts, const size_t *displs,
+                                        enum occl_type type, struct occl_comm comm,
+                                        const struct occl_op_attr *attr,
+                                        struct occl_request *out_request);
+enum occl_result occl_reduce_scatter_v_init(const void *sendbuf, void *recvbuf,
+                                            const size_t *recvcounts, enum occl_type type,
+                                            enum occl_redop op, struct occl_comm comm,
+                                            const struct occl_op_attr *attr,
+                                            struct occl_request *out_request);
+enum occl_result occl_all_to_all_v_init(const void *sendbuf, const size_t *sendcounts,
+                                        const size_t *sdispls, void *recvbuf,
+                                        const size_t *recvcounts, const size_t *rdispls,
+                                        enum occl_type type, struct occl_comm comm,
+                                        const struct occl_op_attr *attr,
+                                        struct occl_request *out_request);
+enum occl_result occl_gather_v_init(const void *sendbuf, size_t sendcount, void *recvbuf,
+                                    const size_t *recvcounts, const size_t *displs,
+                                    enum occl_type type, int root, struct occl_comm comm,
+                                    const struct occl_op_attr *attr,
+                                    struct occl_request *out_request);
+enum occl_result occl_scatter_v_init(const void *sendbuf, const size_t *sendcounts,
+                                     const size_t *displs, void *recvbuf, size_t recvcount,
+                                     enum occl_type type, int root, struct occl_comm comm,
+                                     const struct occl_op_attr *attr,
+                                     struct occl_request *out_request);
 enum occl_result occl_start(struct occl_request request);
 
 /* ---- completion ---- */

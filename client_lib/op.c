@@ -34,7 +34,8 @@ void client_ops_in_child(void) {
     for (uint32_t i = occl_lib.op_chunks_used * CLIENT_OP_CHUNK; i-- > 0;) {
         struct client_op *op = op_at(i);
         op->phase = CLIENT_OP_FREE;
-        op->hold = op->watched = op->phase_sleepers = 0;
+        op->hold = op->watched = op->phase_sleepers = op->come_after = 0;
+        op->dependents = NULL;
         op->generation = (op->generation & 0x7fffffffu) + 1;
         op->next_free = occl_lib.ops_free;
         occl_lib.ops_free = op;
@@ -75,7 +76,9 @@ int client_op_new(struct client_comm *comm, uint32_t generation, struct client_o
 void client_op_free(struct client_op *op) {
     struct client_comm *comm = op->comm;
     free(op->text);
+    free(op->after);
     op->text = NULL;
+    op->after = NULL;
     pthread_mutex_lock(&comm->lock);
     *op->prev_in_comm = op->next_in_comm;
     if (op->next_in_comm)
@@ -102,12 +105,33 @@ void client_op_describe(struct client_op *op, const struct client_op *from) {
     op->members = from->members;
     op->send = from->send;
     op->recv = from->recv;
-    op->bytes = from->bytes;
+    op->traits = from->traits;
+    op->block_bytes = from->block_bytes;
+    op->send_bytes = from->send_bytes;
+    op->recv_bytes = from->recv_bytes;
+    op->payload_bytes = from->payload_bytes;
+    op->factor = from->factor;
+    if (from->vector) { /* the room was made with the op (client_op_room) */
+        memcpy(op->vector_room, from->vector, occl_vector_bytes(op->members));
+        op->vector = op->vector_room;
+    }
+    op->after_count = op->after ? from->after_count : 0;
+    if (op->after_count)
+        memcpy(op->after, from->after, op->after_count * sizeof *op->after);
     op->timeout_ns = from->timeout_ns;
     op->flags = from->flags;
     op->priority = from->priority;
     op->callback = from->callback;
     op->callback_arg = from->callback_arg;
+}
+
+int client_op_room(struct client_op *op, const struct client_op *from) {
+    if (from->vector && !op->vector_room)
+        op->vector_room = malloc(OCCL_VECTOR_NUMBERS_MAX * sizeof *op->vector_room);
+    if (from->after_count)
+        op->after = malloc(from->after_count * sizeof *op->after);
+    bool enough = (op->vector_room || !from->vector) && (op->after || !from->after_count);
+    return enough ? OCCL_OK : client_fail(OCCL_E_NO_MEMORY, "no memory for a request");
 }
 
 struct occl_request client_op_handle(const struct client_op *op) {

@@ -1,30 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public operations: arguments are checked, an op is described, and it is run, started or kept.
- */
+/* What all operations have in common: the arguments of a call are checked, an op is described, and
+ * it is run, started or kept. */
 #include <string.h>
 
-#include "client_lib/client.h"
+#include "client_lib/call.h"
 #include "client_lib/group.h"
 
-/* How a call wants its op. */
-enum mode { MODE_RUN, MODE_PERSISTENT };
-
-struct call {
-    const char *name;
-    uint8_t kind;
-    const void *send;
-    void *recv;
-    size_t count;
-    int type;  /* 0: none */
-    int redop; /* -1: none */
-    int root;  /* broadcast: root; send, recv: the peer */
-    struct occl_comm comm;
-    const struct occl_op_attr *attr;
-    struct occl_request *out_request;
-    enum mode mode;
-};
-
-static int check_attr(const struct call *call) {
+static int check_attr(const struct client_call *call) {
     const struct occl_op_attr *attr = call->attr;
     if (!attr)
         return OCCL_OK;
@@ -40,34 +22,77 @@ static int check_attr(const struct call *call) {
     if (attr->priority < OCCL_PRIORITY_DEFAULT || attr->priority > OCCL_PRIORITY_URGENT)
         return client_fail(OCCL_E_INVALID, "%s: priority %d, expected -1..3", call->name,
                            attr->priority);
+    if (attr->after_count && !attr->after)
+        return client_fail(OCCL_E_INVALID, "%s: after is NULL with after_count %zu", call->name,
+                           attr->after_count);
+    if (attr->after_count > OCCL_AFTER_MAX)
+        return client_fail(OCCL_E_INVALID, "%s: after_count %zu, expected at most %u", call->name,
+                           attr->after_count, OCCL_AFTER_MAX);
     if (attr->callback && !call->out_request)
         return client_fail(OCCL_E_INVALID, "%s: a callback needs out_request", call->name);
     return OCCL_OK;
 }
 
+static int check_operator(const struct client_call *call) {
+    const char *name = call->redop < 0 ? NULL : occl_redop_name((uint32_t)call->redop);
+    if (!name)
+        return client_fail(OCCL_E_INVALID, "%s: operator %d is none of enum occl_redop", call->name,
+                           call->redop);
+    if (!occl_movers_supports((uint32_t)call->type, (uint32_t)call->redop))
+        return client_fail(OCCL_E_INVALID, "%s: operator %s is not defined for type %s", call->name,
+                           name, occl_dtype_name((uint32_t)call->type));
+    return OCCL_OK;
+}
+
 /* Type, operator and size. */
-static int check_numbers(const struct call *call, uint64_t *out_bytes) {
-    uint64_t element = 1;
-    if (call->type) {
-        element = occl_dtype_bytes((uint32_t)call->type);
+static int check_numbers(const struct client_call *call, struct client_op *op) {
+    uint64_t element = 0;
+    int status = OCCL_OK;
+    if (op->traits->flags & OCCL_KIND_TYPED) {
+        element = call->type < 0 ? 0 : occl_dtype_bytes((uint32_t)call->type);
         if (element == 0)
             return client_fail(OCCL_E_INVALID, "%s: type %d is none of enum occl_type", call->name,
                                call->type);
     }
-    if (call->redop >= 0 && !occl_movers_supports((uint32_t)call->type, (uint32_t)call->redop))
-        return client_fail(OCCL_E_INVALID, "%s: operator %d is none of enum occl_redop", call->name,
-                           call->redop);
-    if (call->redop < -1)
-        return client_fail(OCCL_E_INVALID, "%s: operator %d is none of enum occl_redop", call->name,
-                           call->redop);
-    if (call->count > (UINT64_MAX >> 2) / element)
-        return client_fail(OCCL_E_INVALID, "%s: count %zu of %llu-byte elements overflows",
-                           call->name, call->count, (unsigned long long)element);
-    *out_bytes = call->type ? call->count * element : 0;
+    if (op->traits->flags & OCCL_KIND_REDUCES)
+        status = check_operator(call);
+    if (status == OCCL_OK &&
+        !occl_kind_block_bytes(op->traits, op->traits->flags & OCCL_KIND_VECTOR ? 0 : call->count,
+                               element, &op->block_bytes))
+        status = client_fail(OCCL_E_INVALID, "%s: count %zu of %llu-byte elements overflows",
+                             call->name, call->count, (unsigned long long)element);
+    return status;
+}
+
+/* The factor of a premultiplied sum in the form of occl_reduce_job.factors. */
+static int take_factor(const struct client_call *call, struct client_op *op) {
+    const void *factor = call->attr ? call->attr->factor : NULL;
+    bool wanted = (op->traits->flags & OCCL_KIND_REDUCES) && op->sig.redop == OCCL_RO_PREMULSUM;
+    if (wanted && !factor)
+        return client_fail(OCCL_E_INVALID, "%s: operator premulsum needs occl_op_attr.factor",
+                           call->name);
+    if (!wanted && factor)
+        return client_fail(OCCL_E_INVALID, "%s: occl_op_attr.factor is for operator premulsum only",
+                           call->name);
+    if (!wanted)
+        return OCCL_OK;
+    switch (op->sig.dtype) {
+    case OCCL_DT_FLOAT8E4M3:
+    case OCCL_DT_FLOAT8E5M2:
+    case OCCL_DT_FLOAT16:
+    case OCCL_DT_BFLOAT16:
+    case OCCL_DT_FLOAT32:
+        memcpy(&op->factor, factor, sizeof(float));
+        break;
+    default:
+        memcpy(&op->factor, factor, sizeof op->factor);
+        break;
+    }
     return OCCL_OK;
 }
 
-static int check_buffer(const struct call *call, const void *ptr, uint64_t bytes, bool write) {
+static int check_buffer(const struct client_call *call, const void *ptr, uint64_t bytes,
+                        bool write) {
     if (bytes == 0)
         return OCCL_OK;
     if (!ptr)
@@ -80,89 +105,117 @@ static int check_buffer(const struct call *call, const void *ptr, uint64_t bytes
     return OCCL_OK;
 }
 
-static int check_overlap(const struct call *call, const void *send, const void *recv,
-                         uint64_t bytes) {
-    uintptr_t a = (uintptr_t)send, b = (uintptr_t)recv;
-    if (!send || !recv || a == b || bytes == 0 || a + bytes <= b || b + bytes <= a)
+/* In place as the kind has it, or disjoint. */
+static int check_overlap(const struct client_call *call, const struct client_op *op,
+                         int64_t in_place) {
+    uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv;
+    if (op->traits->flags & OCCL_KIND_PAIR || !send || !recv || op->send_bytes == 0 ||
+        op->recv_bytes == 0 || send == recv + (uintptr_t)in_place ||
+        send + op->send_bytes <= recv || recv + op->recv_bytes <= send)
         return OCCL_OK;
+    if (in_place == 0 && op->send_bytes == op->recv_bytes)
+        return client_fail(OCCL_E_INVALID,
+                           "%s: sendbuf %p and recvbuf %p of %llu bytes overlap; expected equal or "
+                           "disjoint",
+                           call->name, op->send, op->recv, (unsigned long long)op->send_bytes);
     return client_fail(OCCL_E_INVALID,
-                       "%s: sendbuf %p and recvbuf %p of %llu bytes overlap; expected equal or "
-                       "disjoint",
-                       call->name, send, recv, (unsigned long long)bytes);
+                       "%s: sendbuf %p of %llu bytes and recvbuf %p of %llu bytes overlap; "
+                       "expected disjoint, or sendbuf at recvbuf %+lld bytes (in place)",
+                       call->name, op->send, (unsigned long long)op->send_bytes, op->recv,
+                       (unsigned long long)op->recv_bytes, (long long)in_place);
 }
 
-static int check_rank(const struct call *call, const struct client_comm *comm, const char *what) {
+static int check_rank(const struct client_call *call, const struct client_comm *comm,
+                      const char *what) {
     if (call->root < 0 || (uint32_t)call->root >= comm->ranks)
         return client_fail(OCCL_E_INVALID, "%s: %s %d, expected 0..%u", call->name, what,
                            call->root, comm->ranks - 1);
     return OCCL_OK;
 }
 
-/* Fills what depends on the kind. */
-static int describe(const struct call *call, struct client_comm *comm, struct client_op *op) {
+/* Who takes part, and as what. */
+static int place(const struct client_call *call, struct client_comm *comm, struct client_op *op) {
+    uint32_t flags = op->traits->flags;
     int status = OCCL_OK;
     op->peers = OCCL_PEERS_ALL;
     op->members = comm->ranks;
     op->line_index = comm->rank;
-    op->send = call->send;
-    op->recv = call->recv;
-    switch (call->kind) {
-    case OCCL_OP_BROADCAST:
-        status = check_rank(call, comm, "root");
+    if (flags & (OCCL_KIND_ROOTED | OCCL_KIND_PAIR)) {
+        status = check_rank(call, comm, flags & OCCL_KIND_PAIR ? "peer" : "root");
         op->sig.root = (uint32_t)call->root;
-        if ((uint32_t)call->root != comm->rank)
-            op->send = NULL;
-        else if (!call->recv)
-            op->recv = NULL;
-        break;
-    case OCCL_OP_SEND:
-        status = check_rank(call, comm, "peer");
-        op->peers = comm->rank << 16 | (uint32_t)call->root;
-        op->sig.root = (uint32_t)call->root;
+    }
+    if (flags & OCCL_KIND_PAIR) {
+        bool receives = call->kind == OCCL_OP_RECV;
+        uint32_t peer = (uint32_t)call->root;
+        op->peers = receives ? peer << 16 | comm->rank : comm->rank << 16 | peer;
+        op->sig.root = receives ? comm->rank : peer;
         op->members = 2;
-        op->line_index = 0;
-        break;
-    case OCCL_OP_RECV:
-        status = check_rank(call, comm, "peer");
-        op->peers = (uint32_t)call->root << 16 | comm->rank;
-        op->sig.root = comm->rank;
-        op->members = 2;
-        op->line_index = 1;
-        break;
-    default:
-        break;
+        op->line_index = receives;
     }
     return status;
 }
 
-static int check_buffers(const struct call *call, struct client_op *op) {
-    int status = OCCL_OK;
-    bool root = call->kind == OCCL_OP_BROADCAST && op->sig.root == op->line_index;
-    if (call->kind == OCCL_OP_ALL_REDUCE || call->kind == OCCL_OP_SEND || root)
-        status = check_buffer(call, op->send, op->bytes, false);
-    if (status == OCCL_OK && (call->kind == OCCL_OP_ALL_REDUCE || call->kind == OCCL_OP_RECV ||
-                              (call->kind == OCCL_OP_BROADCAST && (!root || op->recv))))
-        status = check_buffer(call, op->recv, op->bytes, true);
+/* The sizes of this rank's buffers, and what "in place" means for it. */
+static int measure(const struct client_call *call, struct client_op *op, int64_t *out_in_place) {
+    const struct occl_kind_traits *traits = op->traits;
+    uint32_t root = op->sig.root, member = op->line_index;
+    struct occl_kind_sizes sizes;
+    int status = op->vector ? client_call_vector(call, op, op->vector) : OCCL_OK;
+    if (status)
+        return status;
+    if (!occl_kind_measure(traits, root, member, op->members, op->block_bytes,
+                           (uint32_t)occl_dtype_bytes(op->sig.dtype), op->vector, &sizes))
+        return client_fail(OCCL_E_INVALID, "%s: the counts overflow", call->name);
+    if (traits->flags & OCCL_KIND_EXCLUSIVE && member == 0)
+        sizes.recv_bytes = 0;
+    uint32_t brings =
+        traits->send_root > traits->send_other ? traits->send_root : traits->send_other;
+    op->payload_bytes = occl_extent_bytes(brings, op->members, op->block_bytes);
+    op->send_bytes = sizes.send_bytes;
+    op->recv_bytes = sizes.recv_bytes;
+    op->send = op->send_bytes ? call->send : NULL;
+    op->recv = op->recv_bytes ? call->recv : NULL;
+    /* A root that gives may say so by leaving its send buffer out. */
+    const uint32_t rooted_sink = OCCL_KIND_ROOTED | OCCL_KIND_CONTRIBUTES;
+    bool gets = (traits->flags & rooted_sink) == rooted_sink && member == root;
+    if (gets && !op->send && op->recv && op->send_bytes)
+        op->send = (char *)op->recv + sizes.in_place;
+    *out_in_place = sizes.in_place;
+    return OCCL_OK;
+}
+
+static int check_buffers(const struct client_call *call, struct client_op *op, int64_t in_place) {
+    bool optional = occl_kind_recv_optional(op->traits, op->sig.root, op->line_index);
+    int status = check_buffer(call, op->send, op->send_bytes, false);
+    if (status == OCCL_OK && (op->recv || !optional))
+        status = check_buffer(call, op->recv, op->recv_bytes, true);
     if (status == OCCL_OK)
-        status = check_overlap(call, op->send, op->recv, op->bytes);
-    /* In place at the root: nothing is written there. */
-    if (root && op->recv == op->send)
+        status = check_overlap(call, op, in_place);
+    /* In place at the root of a source: nothing is written there. */
+    if (optional && op->recv && (uintptr_t)op->send == (uintptr_t)op->recv + (uintptr_t)in_place)
         op->recv = NULL;
     return status;
 }
 
-static int fill(const struct call *call, struct client_comm *comm, struct client_op *op) {
+/* vector: room for a kind that has one. */
+static int fill(const struct client_call *call, struct client_comm *comm, uint64_t *vector,
+                struct client_op *op) {
+    int64_t in_place = 0;
+    op->traits = occl_kind_traits(call->kind);
     int status = check_attr(call);
     if (status == OCCL_OK)
-        status = check_numbers(call, &op->bytes);
+        status = check_numbers(call, op);
     if (status)
         return status;
+    bool typed = op->traits->flags & OCCL_KIND_TYPED;
+    bool blocks_differ = op->traits->flags & OCCL_KIND_VECTOR;
+    op->vector = blocks_differ ? vector : NULL;
     op->comm = comm;
     op->comm_generation = (uint32_t)(call->comm.handle >> 32); /* the table's may have moved on */
     op->sig.kind = call->kind;
-    op->sig.dtype = (uint8_t)call->type;
-    op->sig.redop = call->redop >= 0 ? (uint8_t)call->redop : 0;
-    op->sig.count = call->type ? call->count : 0;
+    op->sig.dtype = typed ? (uint8_t)call->type : 0;
+    op->sig.redop = op->traits->flags & OCCL_KIND_REDUCES ? (uint8_t)call->redop : 0;
+    op->sig.count = typed && !blocks_differ ? call->count : 0;
     op->priority = 255;
     if (call->attr) {
         op->tag = call->attr->tag;
@@ -170,17 +223,29 @@ static int fill(const struct call *call, struct client_comm *comm, struct client
         op->timeout_ns = call->attr->timeout_ns;
         op->callback = call->attr->callback;
         op->callback_arg = call->attr->callback_arg;
+        op->after_count = (uint32_t)call->attr->after_count;
+        union {
+            const struct occl_request *read;
+            struct occl_request *unchanged; /* a pool op gets a copy, which it owns */
+        } after = {call->attr->after};
+        op->after = op->after_count ? after.unchanged : NULL;
         if (call->attr->priority >= 0)
             op->priority = (uint8_t)call->attr->priority;
     }
-    status = describe(call, comm, op);
-    return status ? status : check_buffers(call, op);
+    status = take_factor(call, op);
+    if (status == OCCL_OK)
+        status = place(call, comm, op);
+    if (status)
+        return status;
+    status = measure(call, op, &in_place);
+    return status ? status : check_buffers(call, op, in_place);
 }
 
-static int run_blocking(const struct call *call, struct client_comm *comm) {
+static int run_blocking(const struct client_call *call, struct client_comm *comm) {
     struct client_op op;
+    uint64_t vector[OCCL_VECTOR_NUMBERS_MAX];
     memset(&op, 0, sizeof op);
-    int status = fill(call, comm, &op);
+    int status = fill(call, comm, vector, &op);
     if (status)
         return status;
     op.blocking = true;
@@ -195,7 +260,8 @@ static int run_blocking(const struct call *call, struct client_comm *comm) {
 
 /* Starts a filled pool op; the caller holds it. */
 int client_start(struct client_op *op) {
-    bool watched = op->callback || client_watch_wanted();
+    /* Who comes after others needs somebody to send it on its way. */
+    bool watched = op->callback || op->after_count || client_watch_wanted();
     int status = watched ? client_watch_ready() : OCCL_OK;
     if (status == OCCL_OK)
         status = client_submit(op);
@@ -204,19 +270,25 @@ int client_start(struct client_op *op) {
     return status;
 }
 
-static int run_request(const struct call *call, struct client_comm *comm,
+static int run_request(const struct client_call *call, struct client_comm *comm,
                        struct occl_request *out_request) {
     struct client_op scratch;
+    uint64_t vector[OCCL_VECTOR_NUMBERS_MAX];
     memset(&scratch, 0, sizeof scratch);
-    int status = fill(call, comm, &scratch);
+    int status = fill(call, comm, vector, &scratch);
     if (status)
         return status;
     struct client_op *op;
     status = client_op_new(comm, scratch.comm_generation, &op);
     if (status)
         return status;
+    status = client_op_room(op, &scratch);
+    if (status) {
+        client_op_free(op);
+        return status;
+    }
     client_op_describe(op, &scratch);
-    op->persistent = call->mode == MODE_PERSISTENT;
+    op->persistent = call->mode == CLIENT_CALL_PERSISTENT;
     struct occl_request handle = client_op_handle(op);
     if (!op->persistent)
         status = client_start(op);
@@ -230,13 +302,13 @@ static int run_request(const struct call *call, struct client_comm *comm,
     return OCCL_OK;
 }
 
-static enum occl_result perform(const struct call *call) {
+enum occl_result client_call(const struct client_call *call) {
     int status;
     struct client_comm *comm = client_comm_get(call->comm, &status);
     if (!comm)
         return status;
     struct occl_request request;
-    if (call->mode == MODE_PERSISTENT && !call->out_request)
+    if (call->mode == CLIENT_CALL_PERSISTENT && !call->out_request)
         status = client_fail(OCCL_E_INVALID, "%s: out_request is NULL", call->name);
     else if (call->out_request)
         status = run_request(call, comm, call->out_request);
@@ -249,110 +321,4 @@ static enum occl_result perform(const struct call *call) {
     }
     client_comm_put(comm);
     return status;
-}
-
-OCCL_PUBLIC enum occl_result occl_all_reduce(const void *sendbuf, void *recvbuf, size_t count,
-                                             enum occl_type type, enum occl_redop op,
-                                             struct occl_comm comm, const struct occl_op_attr *attr,
-                                             struct occl_request *out_request) {
-    struct call call = {
-        "all_reduce", OCCL_OP_ALL_REDUCE, sendbuf, recvbuf, count, (int)type, (int)op, 0, comm,
-        attr,         out_request,        MODE_RUN};
-    return perform(&call);
-}
-
-OCCL_PUBLIC enum occl_result occl_all_reduce_init(const void *sendbuf, void *recvbuf, size_t count,
-                                                  enum occl_type type, enum occl_redop op,
-                                                  struct occl_comm comm,
-                                                  const struct occl_op_attr *attr,
-                                                  struct occl_request *out_request) {
-    struct call call = {"all_reduce_init",
-                        OCCL_OP_ALL_REDUCE,
-                        sendbuf,
-                        recvbuf,
-                        count,
-                        (int)type,
-                        (int)op,
-                        0,
-                        comm,
-                        attr,
-                        out_request,
-                        MODE_PERSISTENT};
-    return perform(&call);
-}
-
-static enum occl_result broadcast(const char *name, enum mode mode, const void *sendbuf,
-                                  void *recvbuf, size_t count, enum occl_type type, int root,
-                                  struct occl_comm comm, const struct occl_op_attr *attr,
-                                  struct occl_request *out_request) {
-    struct call call = {name, OCCL_OP_BROADCAST, sendbuf, recvbuf, count, (int)type, -1, root, comm,
-                        attr, out_request,       mode};
-    return perform(&call);
-}
-
-OCCL_PUBLIC enum occl_result occl_broadcast(const void *sendbuf, void *recvbuf, size_t count,
-                                            enum occl_type type, int root, struct occl_comm comm,
-                                            const struct occl_op_attr *attr,
-                                            struct occl_request *out_request) {
-    return broadcast("broadcast", MODE_RUN, sendbuf, recvbuf, count, type, root, comm, attr,
-                     out_request);
-}
-
-OCCL_PUBLIC enum occl_result occl_broadcast_init(const void *sendbuf, void *recvbuf, size_t count,
-                                                 enum occl_type type, int root,
-                                                 struct occl_comm comm,
-                                                 const struct occl_op_attr *attr,
-                                                 struct occl_request *out_request) {
-    return broadcast("broadcast_init", MODE_PERSISTENT, sendbuf, recvbuf, count, type, root, comm,
-                     attr, out_request);
-}
-
-OCCL_PUBLIC enum occl_result occl_barrier(struct occl_comm comm, const struct occl_op_attr *attr,
-                                          struct occl_request *out_request) {
-    struct call call = {"barrier", OCCL_OP_BARRIER, NULL,    NULL, 0, 0, -1, 0, comm,
-                        attr,      out_request,     MODE_RUN};
-    return perform(&call);
-}
-
-OCCL_PUBLIC enum occl_result occl_barrier_init(struct occl_comm comm,
-                                               const struct occl_op_attr *attr,
-                                               struct occl_request *out_request) {
-    struct call call = {"barrier_init", OCCL_OP_BARRIER, NULL,           NULL, 0, 0, -1, 0, comm,
-                        attr,           out_request,     MODE_PERSISTENT};
-    return perform(&call);
-}
-
-OCCL_PUBLIC enum occl_result occl_send(const void *sendbuf, size_t count, enum occl_type type,
-                                       int peer, struct occl_comm comm,
-                                       const struct occl_op_attr *attr,
-                                       struct occl_request *out_request) {
-    struct call call = {"send", OCCL_OP_SEND, sendbuf, NULL, count,       (int)type,
-                        -1,     peer,         comm,    attr, out_request, MODE_RUN};
-    return perform(&call);
-}
-
-OCCL_PUBLIC enum occl_result occl_send_init(const void *sendbuf, size_t count, enum occl_type type,
-                                            int peer, struct occl_comm comm,
-                                            const struct occl_op_attr *attr,
-                                            struct occl_request *out_request) {
-    struct call call = {"send_init", OCCL_OP_SEND, sendbuf, NULL, count,       (int)type,
-                        -1,          peer,         comm,    attr, out_request, MODE_PERSISTENT};
-    return perform(&call);
-}
-
-OCCL_PUBLIC enum occl_result occl_recv(void *recvbuf, size_t count, enum occl_type type, int peer,
-                                       struct occl_comm comm, const struct occl_op_attr *attr,
-                                       struct occl_request *out_request) {
-    struct call call = {"recv", OCCL_OP_RECV, NULL, recvbuf, count,       (int)type,
-                        -1,     peer,         comm, attr,    out_request, MODE_RUN};
-    return perform(&call);
-}
-
-OCCL_PUBLIC enum occl_result occl_recv_init(void *recvbuf, size_t count, enum occl_type type,
-                                            int peer, struct occl_comm comm,
-                                            const struct occl_op_attr *attr,
-                                            struct occl_request *out_request) {
-    struct call call = {"recv_init", OCCL_OP_RECV, NULL, recvbuf, count,       (int)type,
-                        -1,          peer,         comm, attr,    out_request, MODE_PERSISTENT};
-    return perform(&call);
 }

@@ -122,6 +122,8 @@ static void fill(const struct client_op *op, uint32_t verb, struct occl_sqe *out
     out_entry->dst = op->dst;
     out_entry->submit_ticks = occl_ticks(occl_lib.ticks);
     out_entry->deadline_ns = op->deadline_ns;
+    out_entry->factor = op->factor;
+    out_entry->vector = op->vector_ref;
 }
 
 static uint64_t user_data_of(const struct client_ring *ring, uint32_t slot) {
@@ -156,7 +158,7 @@ int client_ring_execute(struct client_op *op) {
     struct client_ring *ring = occl_lib.ring;
     struct occl_sqe entry;
     fill(op, OCCL_SQE_EXECUTE, &entry);
-    entry.src = entry.dst = (struct occl_buffer_ref){OCCL_SPACE_NONE, 0, 0};
+    entry.src = entry.dst = entry.vector = (struct occl_buffer_ref){OCCL_SPACE_NONE, 0, 0};
     pthread_mutex_lock(&ring->sq_lock);
     int status = push(ring, &entry);
     pthread_mutex_unlock(&ring->sq_lock);

@@ -50,11 +50,11 @@ void client_leave(struct client_op *op) {
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
     uint64_t flag = occl_peek64(&line->flag);
     /* Others ask only for ops with chunks. A poisoned flag has to stay what it is. */
-    if (op->bytes > OCCL_INLINE_BYTES &&
+    if ((op->payload_bytes > OCCL_INLINE_BYTES || op->vector) &&
         (occl_flag_bits_of(flag, op->place.print) & OCCL_FLAG_READY))
         occl_publish64(&line->flag, flag | OCCL_FLAG_LEFT);
     if (op->owes_look)
-        client_source_owe(op);
+        client_alone_owe(op);
     else
         client_leave_place(comm, op->place.slot);
 }
@@ -113,7 +113,7 @@ static int enter_patiently(struct client_op *op, enum occl_enter *out_how) {
 /* ---- payload ---- */
 
 static bool reads_send(const struct client_op *op) {
-    return op->send && op->bytes > 0;
+    return op->send && op->send_bytes > 0;
 }
 
 /* Largest payload that every rank computes for itself: the daemon's setting, the same for all. What
@@ -127,27 +127,32 @@ static uint64_t direct_max(void) {
  * where their buffers are. True: this rank's bytes are all in the page. */
 static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_in_page) {
     *out_in_page = true;
-    if (op->bytes <= OCCL_TINY_BYTES) {
+    if (op->sig.redop == OCCL_RO_PREMULSUM)
+        line->factor = op->factor;
+    if (op->vector)
+        return client_vector_publish(op, direct_max(), out_in_page);
+    if (op->payload_bytes <= OCCL_TINY_BYTES) {
         if (reads_send(op))
-            memcpy(line->u.tiny, op->send, op->bytes);
+            memcpy(line->u.tiny, op->send, op->send_bytes);
         return OCCL_OK;
     }
-    if (op->bytes <= OCCL_INLINE_BYTES) {
+    if (op->payload_bytes <= OCCL_INLINE_BYTES) {
         if (reads_send(op))
-            memcpy(line->inlined, op->send, op->bytes);
+            memcpy(line->inlined, op->send, op->send_bytes);
         return OCCL_OK;
     }
-    uint64_t chunk = op->bytes <= direct_max() && reads_send(op) ? client_chunk_take(op) : 0;
+    bool fits = op->payload_bytes <= direct_max();
+    uint64_t chunk = fits && reads_send(op) ? client_chunk_take(op) : 0;
     int status = client_refer(op, !chunk, false);
     if (status)
         return status;
     if (chunk) {
-        memcpy(op->comm->m.base + chunk, op->send, op->bytes);
+        memcpy(op->comm->m.base + chunk, op->send, op->send_bytes);
         op->src = (struct occl_buffer_ref){OCCL_SPACE_PAYLOAD, 0, chunk};
     }
     line->u.ref.src = op->src;
     line->u.ref.dst = op->dst;
-    *out_in_page = op->bytes <= direct_max() && (chunk || !reads_send(op));
+    *out_in_page = fits && (chunk || !reads_send(op));
     return OCCL_OK;
 }
 
@@ -172,19 +177,29 @@ bool client_decide_all(struct client_op *op) {
     uint32_t other, now;
     enum occl_signature_field field =
         occl_record_mismatch(op->rec, op->look.ready_mask, op->line_index, &other);
+    uint32_t sender, receiver;
+    const struct occl_local_vectors *vectors;
+    int status = OCCL_OK;
+    if (field == OCCL_FIELD_NONE && op->vector) {
+        status = client_vectors_get(op, op->look.ready_mask, &vectors);
+        if (status == OCCL_OK && client_vectors_differ(op, vectors, op->look.ready_mask,
+                                                       OCCL_LOCAL_RANKS_MAX, &sender, &receiver)) {
+            field = OCCL_FIELD_BLOCK;
+            other = sender;
+        }
+    }
     uint32_t word = field == OCCL_FIELD_NONE ? OCCL_REC_LOCAL
                                              : OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_MISMATCH,
                                                              client_member_rank(op, other));
+    if (status)
+        word = OCCL_REC_WORD(OCCL_REC_ABORTED, status, op->comm->rank);
     bool won = occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now);
     op->look.state = now;
     if (won)
         client_wake(op);
+    if (won && field != OCCL_FIELD_NONE)
+        client_tell_alone(op);
     return won && now == OCCL_REC_LOCAL;
-}
-
-static bool is_source(const struct client_op *op) {
-    return (op->sig.kind == OCCL_OP_BROADCAST && op->sig.root == op->comm->rank) ||
-           op->sig.kind == OCCL_OP_SEND;
 }
 
 /* A thread that goes on to wait for the op looks at the record itself; what the arrival means for
@@ -217,18 +232,6 @@ static void prefetch_next(const struct client_op *op) {
     occl_prefetch_write(occl_line_at(occl_record_at(&op->comm->m, next), op->line_index));
 }
 
-/* Its arrival has decided the op, whoever is missing. */
-static void finish_source(struct client_op *op) {
-    client_wake(op);
-    op->look = (struct occl_look){.outcome = OCCL_OUT_DIRECT,
-                                  .first_missing = op->members,
-                                  .ready_mask = 1ull << op->line_index,
-                                  .source_mask = 1ull << op->line_index};
-    op->owes_look = true;
-    occl_note32(&op->comm->last_way, CLIENT_WAY_DIRECT);
-    client_finish(op, client_direct_result(op), false);
-}
-
 static void arrive(struct client_op *op) {
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
     bool in_page;
@@ -244,23 +247,25 @@ static void arrive(struct client_op *op) {
         client_wake(op);
         return;
     }
-    uint32_t bits = (uint32_t)op->sig.selection_version << OCCL_FLAG_SELECTION_SHIFT |
-                    (op->blocking ? OCCL_FLAG_BLOCKED : 0) | (in_page ? OCCL_FLAG_IN_PAGE : 0) |
-                    (is_source(op) ? OCCL_FLAG_SOURCE : 0) |
-                    (client_is_clean(op) ? OCCL_FLAG_CLEAN : 0);
-    bool in_row = client_source_in_row(op);
+    uint32_t alone = client_alone_bits(op);
+    bool ends_alone = alone && in_page;
+    uint32_t bits = (uint32_t)op->sig.selection_version << OCCL_FLAG_SELECTION_SHIFT | alone |
+                    (op->blocking && !ends_alone ? OCCL_FLAG_BLOCKED : 0) |
+                    (in_page ? OCCL_FLAG_IN_PAGE : 0) | (client_is_clean(op) ? OCCL_FLAG_CLEAN : 0);
+    bool in_row = client_alone_in_row(op);
     bool arrived = occl_record_arrive(line, op->place.print, bits);
     if (client_in_stream(op)) {
         prefetch_next(op);
-        occl_note32(&op->comm->source_row, (bits & OCCL_FLAG_SOURCE) && in_page);
+        occl_note32(&op->comm->alone_row, ends_alone);
     }
-    if (arrived && in_row && in_page) {
-        finish_source(op); /* looks back at the one before */
-        return;
-    }
-    if (arrived)
+    if (arrived && ends_alone) {
+        client_alone_finish(op, in_row); /* in a row, it looks back at the one before */
+        if (in_row)
+            return;
+    } else if (arrived) {
         follow_up(op);
-    client_source_settle(op->comm);
+    }
+    client_alone_settle(op->comm);
 }
 
 /* All completion credits are taken, or the slot's overflow count is at its limit: thousands of ops
@@ -294,6 +299,8 @@ static int reserve_room(struct client_op *op) {
     int status = client_ring_reserve();
     if (status == OCCL_OK) {
         status = client_refer(op, true, true);
+        if (status == OCCL_OK)
+            status = client_vector_share(op);
         if (status)
             give_back_room(op);
     }
@@ -325,8 +332,10 @@ static int find_way(struct client_op *op) {
         int ended = status == OCCL_WOULD_BLOCK ? wait_for_room(op, round) : OCCL_OK;
         status = ended ? ended : status;
     }
-    if (status == OCCL_OK && how == OCCL_ENTER_RING)
-        return submit_ring(op);
+    if (status == OCCL_OK && how == OCCL_ENTER_RING) {
+        op->path = CLIENT_PATH_RING;
+        return op->held_back ? OCCL_OK : submit_ring(op);
+    }
     if (reserved) /* it could not enter, or its slot became free meanwhile */
         give_back_room(op);
     op->path = CLIENT_PATH_RECORD;
@@ -337,7 +346,7 @@ static void start_run(struct client_op *op) {
     op->status = OCCL_PENDING;
     op->about_field = OCCL_FIELD_NONE;
     op->cancel_sent = 0;
-    op->announced = op->owes_look = false;
+    op->announced = op->owes_look = op->planned = false;
     op->ring_done = 0;
     op->again_ns = 0;
     op->aborted_since_ns = 0;
@@ -347,25 +356,65 @@ static void start_run(struct client_op *op) {
     occl_note32(&op->phase, CLIENT_OP_ACTIVE);
 }
 
+/* A copy for the daemon was made with the call, before the data was there. */
+static void copy_again(struct client_op *op) {
+    if (!op->stage_in)
+        return;
+    void *to = op->stage_in->base;
+    struct occl_copy_job job = {op->send_bytes, op->send, 1, 0, &to};
+    occl_lib.movers->copy(&job);
+}
+
+void client_submit_now(struct client_op *op, uint32_t why_not) {
+    bool failed = op->after_status < 0;
+    op->held_back = false;
+    if (op->path == CLIENT_PATH_NONE) { /* alone in its communicator */
+        if (!failed)
+            client_single_result(op);
+        client_finish(op, op->after_status, false);
+    } else if (op->path == CLIENT_PATH_RECORD && failed) {
+        (void)occl_record_abort(&op->comm->m, op->place.slot, op->place.print, OCCL_E_ABORTED,
+                                op->comm->rank);
+        client_wake(op);
+    } else if (op->path == CLIENT_PATH_RECORD) {
+        arrive(op);
+    } else {
+        copy_again(op);
+        op->withdrawn = failed ? why_not : 0;
+        int status = submit_ring(op);
+        op->withdrawn = 0;
+        if (status) /* the daemon is gone, or about to be */
+            client_finish(op, status, false);
+    }
+}
+
 int client_submit(struct client_op *op) {
     start_run(op);
+    int status = client_after_begin(op);
+    if (status) {
+        occl_note32(&op->phase, CLIENT_OP_INACTIVE);
+        return status;
+    }
     /* Nobody meets in a communicator that has ended, also if all ranks came at the same moment. */
     int ended = client_comm_state(op->comm, &op->about_rank);
-    if (ended || op->members == 1) {
+    if (ended || (op->members == 1 && !op->held_back)) {
         if (!ended)
             client_single_result(op);
         client_finish(op, ended, false);
         return OCCL_OK;
     }
     op->about_rank = OCCL_RANK_NONE;
-    int status = OCCL_OK;
+    if (op->members == 1)
+        return OCCL_OK;
     if (enter_joined_run(op))
         op->path = CLIENT_PATH_RECORD;
     else
         status = find_way(op);
-    if (status)
+    if (status) {
+        client_after_end(op);
         occl_note32(&op->phase, CLIENT_OP_INACTIVE);
-    else if (op->path == CLIENT_PATH_RECORD)
+    } else if (op->path == CLIENT_PATH_RECORD && !op->held_back) {
         arrive(op);
+    }
     return status;
 }

@@ -10,8 +10,8 @@
 #define EVENT_WAIT_NS 100000000ull
 
 static const char *kind_name(uint32_t kind) {
-    static const char *const names[] = {"op", "all_reduce", "broadcast", "barrier", "send", "recv"};
-    return kind < sizeof names / sizeof names[0] ? names[kind] : "op";
+    const struct occl_kind_traits *traits = occl_kind_traits(kind);
+    return traits ? traits->name : "op";
 }
 
 /* "all_reduce #3 of tag 7 on communicator x" */
@@ -24,9 +24,11 @@ static int op_name(const struct client_op *op, char *out, size_t bytes) {
     if (op->sig.kind == OCCL_OP_SEND || op->sig.kind == OCCL_OP_RECV)
         return snprintf(out, bytes, "%s%s (%s, rank %u to rank %u, %llu bytes) on communicator %s",
                         kind_name(op->sig.kind), number, tag, op->peers >> 16, op->peers & 0xffff,
-                        (unsigned long long)op->bytes, op->comm->name);
-    return snprintf(out, bytes, "%s%s (%s, %llu bytes) on communicator %s", kind_name(op->sig.kind),
-                    number, tag, (unsigned long long)op->bytes, op->comm->name);
+                        (unsigned long long)(op->vector ? op->send_bytes : op->block_bytes),
+                        op->comm->name);
+    return snprintf(
+        out, bytes, "%s%s (%s, %llu bytes) on communicator %s", kind_name(op->sig.kind), number,
+        tag, (unsigned long long)(op->vector ? op->send_bytes : op->block_bytes), op->comm->name);
 }
 
 /* "3,6-8 of 16": ranks whose bit is clear in arrived. */
@@ -90,9 +92,29 @@ static void field_value(const struct occl_signature *sig, uint32_t field, char *
 }
 
 static const char *field_name(uint32_t field) {
-    static const char *const names[] = {"nothing", "kind",  "type",    "operator",
-                                        "root",    "count", "program", "name"};
+    static const char *const names[] = {"nothing", "kind",    "type", "operator", "root",
+                                        "count",   "program", "name", "block"};
     return field < sizeof names / sizeof names[0] ? names[field] : "field";
+}
+
+/* "rank 0 sends 100 elements to rank 2, which expects 200". False: no two that are there differ. */
+static bool explain_block(struct client_op *op, const struct occl_look *look, const char *name) {
+    const struct occl_local_vectors *vectors;
+    uint32_t sender, receiver;
+    if (!op->vector || client_vectors_get(op, look->ready_mask, &vectors) != OCCL_OK ||
+        !client_vectors_differ(op, vectors, look->ready_mask, OCCL_LOCAL_RANKS_MAX, &sender,
+                               &receiver))
+        return false;
+    (void)client_fail(op->status,
+                      "%s: the ranks disagree on the size of a block: rank %u sends %llu elements "
+                      "to rank %u, which expects %llu",
+                      name, sender,
+                      (unsigned long long)occl_vector_at(vectors->of[sender], op->members,
+                                                         OCCL_VECTOR_SEND_COUNT, receiver),
+                      receiver,
+                      (unsigned long long)occl_vector_at(vectors->of[receiver], op->members,
+                                                         OCCL_VECTOR_RECV_COUNT, sender));
+    return true;
 }
 
 /* "count: ranks 0,2: 100; ranks 1: 200" over all members that are there. */
@@ -106,6 +128,8 @@ static int explain_mismatch(struct client_op *op, const char *name) {
     for (uint32_t i = 0; i < op->members && field == OCCL_FIELD_NONE; i++)
         if (look.ready_mask >> i & 1)
             field = occl_record_mismatch(op->rec, look.ready_mask, i, &index);
+    if ((field == OCCL_FIELD_NONE || field == OCCL_FIELD_BLOCK) && explain_block(op, &look, name))
+        return op->status;
     for (uint32_t i = 0; i < op->members && used + 80 < sizeof groups; i++) {
         struct occl_line *line = occl_line_at(op->rec, i);
         if (!(look.ready_mask >> i & 1) || (listed >> i & 1))
@@ -133,6 +157,10 @@ static int explain_mismatch(struct client_op *op, const char *name) {
 
 static int explain_ring_mismatch(struct client_op *op, const char *name) {
     char mine[48];
+    if (op->about_field == OCCL_FIELD_BLOCK)
+        return client_fail(op->status,
+                           "%s: the ranks disagree on the size of a block that rank %u sends", name,
+                           op->about_rank);
     field_value(&op->sig, op->about_field, mine, sizeof mine);
     return client_fail(op->status, "%s: the ranks disagree on the %s: %s here, another on rank %u",
                        name, field_name(op->about_field), mine, op->about_rank);

@@ -62,9 +62,9 @@ static void target_before(struct client_op *op, struct wait_target *out_target) 
 
 /* The member whose arrival alone decides the op, or op->members: its source, until it has come. */
 static uint32_t awaited_source(const struct client_op *op) {
-    uint32_t source = op->sig.kind == OCCL_OP_BROADCAST ? op->sig.root
-                      : op->sig.kind == OCCL_OP_RECV    ? 0
-                                                        : op->members;
+    uint32_t source = !(op->traits->flags & OCCL_KIND_SOURCE) ? op->members
+                      : op->traits->flags & OCCL_KIND_PAIR    ? 0
+                                                              : op->sig.root;
     bool awaited = source < op->members && !(op->look.ready_mask >> source & 1) &&
                    op->look.first_missing < op->members;
     return awaited ? source : op->members;
@@ -77,6 +77,8 @@ static uint32_t missing_member(const struct client_op *op) {
 }
 
 static void target_after(const struct client_op *op, struct wait_target *target) {
+    if (op->held_back && target->limit_ns > NAP_NS)
+        target->limit_ns = NAP_NS; /* nobody rings when what it comes after has completed */
     if (op->path == CLIENT_PATH_RING) {
         if (occl_peek32(&op->ring_done) && target->limit_ns > SETTLE_SLEEP_NS)
             target->limit_ns = SETTLE_SLEEP_NS; /* refused: nobody rings when there is room */
@@ -140,10 +142,8 @@ static bool missing_elsewhere(const struct client_op *op) {
 /* All strands are claimed. Executors give their core up between two of them, not inside (but for
  * long copies between private buffers, and then this rank looks for a moment in vain). */
 static bool executed_elsewhere(const struct client_op *op) {
-    struct occl_local_plan plan;
-    return occl_rec_kind(op->look.state) == OCCL_REC_LOCAL &&
-           occl_local_plan_make(&op->sig, op->members, &plan) == OCCL_OK &&
-           !occl_record_strands_left(op->rec, plan.strand_count);
+    return occl_rec_kind(op->look.state) == OCCL_REC_LOCAL && op->planned &&
+           !occl_record_strands_left(op->rec, op->strand_count);
 }
 
 /* Whoever this rank waits for is on another core: giving this one up would bring nobody sooner,

@@ -202,6 +202,13 @@ void client_watch_consumed(struct client_op *op) {
         (void)!read(occl_lib.watcher->fd, &one, sizeof one);
 }
 
+void client_watch_look(void) {
+    pthread_mutex_lock(&occl_lib.watch_start);
+    if (occl_lib.watcher)
+        (void)occl_parker_wake(&occl_lib.watcher->parker);
+    pthread_mutex_unlock(&occl_lib.watch_start);
+}
+
 void client_watch_stop(void) {
     struct client_watcher *watcher = occl_lib.watcher;
     if (!watcher)

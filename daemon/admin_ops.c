@@ -4,12 +4,19 @@
 
 #include "daemon/admin.h"
 #include "shm_ipc/datatype.h"
+#include "shm_ipc/op_kind.h"
+
+/* Of a kind: a number that is none, from a scribbled page, has no flags. */
+static uint32_t flags_of(const struct occl_op_view *op) {
+    const struct occl_kind_traits *traits = occl_kind_traits(op->signature.kind);
+    return traits ? traits->flags : 0;
+}
 
 static void put_pair(json_t *object, const struct occl_op_view *op) {
     bool pair = op->key.peers != OCCL_PEERS_ALL;
     occl_admin_put(object, "root",
-                   op->signature.kind == OCCL_OP_BROADCAST ? json_integer(op->signature.root)
-                                                           : json_null());
+                   flags_of(op) & OCCL_KIND_ROOTED ? json_integer(op->signature.root)
+                                                   : json_null());
     occl_admin_put(object, "source", pair ? json_integer(op->key.peers >> 16) : json_null());
     occl_admin_put(object, "destination",
                    pair ? json_integer(op->key.peers & 0xffffu) : json_null());
@@ -59,9 +66,9 @@ json_t *occl_admin_op(const struct occl_admin_request *request, const struct occ
     occl_admin_put_number(object, "instance", op->key.instance);
     occl_admin_put_text(object, "kind", occl_opview_kind(sig->kind));
     occl_admin_put_text(object, "dtype",
-                        sig->kind == OCCL_OP_BARRIER ? "" : occl_dtype_name(sig->dtype));
+                        flags_of(op) & OCCL_KIND_TYPED ? occl_dtype_name(sig->dtype) : "");
     occl_admin_put_text(object, "redop",
-                        sig->kind == OCCL_OP_ALL_REDUCE ? occl_redop_name(sig->redop) : "");
+                        flags_of(op) & OCCL_KIND_REDUCES ? occl_redop_name(sig->redop) : "");
     occl_admin_put_number(object, "count", sig->count);
     occl_admin_put_number(object, "bytes", bytes);
     put_pair(object, op);

@@ -11,23 +11,15 @@
 #include <string.h>
 
 #include "daemon/occld.h"
+#include "shm_ipc/op_kind.h"
 
 #define OPS_FIRST 64
 
 const char *occl_opview_kind(uint32_t kind) {
-    switch (kind) {
-    case OCCL_OP_ALL_REDUCE:
-        return "all_reduce";
-    case OCCL_OP_BROADCAST:
-        return "broadcast";
-    case OCCL_OP_BARRIER:
-        return "barrier";
-    case OCCL_OP_SEND:
-    case OCCL_OP_RECV:
-        return "send_recv";
-    default:
+    const struct occl_kind_traits *traits = occl_kind_traits(kind);
+    if (!traits)
         return "";
-    }
+    return traits->flags & OCCL_KIND_PAIR ? "send_recv" : traits->name;
 }
 
 void occl_opview_ranges(uint64_t mask, char *out_text, uint32_t bytes) {

@@ -85,12 +85,16 @@ enum occl_step_buffer {
 #define OCCL_STEP_FINISH 1u
 /* REDUCE: the first output is also operand 0. */
 #define OCCL_STEP_ACCUMULATE 2u
+/* REDUCE with as many outputs as operands: dst[i] = src[0] op ... op src[i]; EXCLUSIVE, which goes
+ * with PREFIX: ... op src[i - 1], and dst[0] is left alone. */
+#define OCCL_STEP_PREFIX 4u
+#define OCCL_STEP_EXCLUSIVE 8u
 
 struct occl_step {
     uint8_t kind;       /* enum occl_step_kind */
     uint8_t src_buffer; /* enum occl_step_buffer */
     uint8_t dst_buffer;
-    uint8_t flags; /* OCCL_STEP_FINISH, OCCL_STEP_ACCUMULATE */
+    uint8_t flags; /* OCCL_STEP_FINISH, ... */
     uint32_t chunks;
     uint32_t src_chunk;
     uint32_t dst_chunk;

@@ -38,7 +38,24 @@ enum occl_op_kind {
     OCCL_OP_BARRIER = 3,
     OCCL_OP_SEND = 4, /* matches OCCL_OP_RECV: the record holds two members */
     OCCL_OP_RECV = 5,
+    OCCL_OP_REDUCE = 6,
+    OCCL_OP_ALL_GATHER = 7,
+    OCCL_OP_REDUCE_SCATTER = 8,
+    OCCL_OP_ALL_TO_ALL = 9,
+    OCCL_OP_GATHER = 10,
+    OCCL_OP_SCATTER = 11,
+    OCCL_OP_SCAN = 12,
+    OCCL_OP_EXSCAN = 13,
+    OCCL_OP_FAN_IN = 14,  /* the root waits for all; the others for nobody */
+    OCCL_OP_FAN_OUT = 15, /* all wait for the root; it for nobody */
+    /* blocks of different sizes (vector.h) */
+    OCCL_OP_ALL_GATHER_V = 16,
+    OCCL_OP_REDUCE_SCATTER_V = 17,
+    OCCL_OP_ALL_TO_ALL_V = 18,
+    OCCL_OP_GATHER_V = 19,
+    OCCL_OP_SCATTER_V = 20,
 };
+#define OCCL_OP_LIMIT 21
 
 /* The signature of an op: everything that all members must agree on. Compared field by field
  * before any output byte is written. For send/recv `root` is the destination and the kinds
@@ -48,10 +65,10 @@ struct occl_signature {
     uint8_t dtype;             /* enum occl_dtype, 0 for a barrier */
     uint8_t redop;             /* enum occl_redop_kind, 0 where nothing is reduced */
     uint8_t selection_version; /* of the algorithm table; the lowest wins */
-    uint32_t root;             /* broadcast: root; send, recv: destination rank */
+    uint32_t root;             /* rooted kinds: the root; send, recv: destination rank */
     uint32_t program_id;       /* 0: built in */
     uint32_t reserved;
-    uint64_t count; /* elements per rank */
+    uint64_t count; /* elements of a block (op_kind.h); 0 where blocks differ */
 };
 OCCL_ABI_SIZE(occl_signature, 24);
 
@@ -156,6 +173,7 @@ enum occl_sqe_verb {
  * buffers, and the op ends like that for all. At most one. */
 #define OCCL_SQE_TIMED_OUT 1u
 #define OCCL_SQE_OVER_QUOTA 2u
+#define OCCL_SQE_CANCELED 3u /* something that it was to come after has failed */
 struct occl_sqe {
     uint8_t verb;
     uint8_t priority; /* class of this op: 0 bulk .. 3 urgent; 255: the communicator's */
@@ -168,8 +186,9 @@ struct occl_sqe {
     struct occl_buffer_ref dst;
     uint64_t user_data; /* comes back in the completion */
     uint64_t submit_ticks;
-    uint64_t deadline_ns; /* CLOCK_MONOTONIC, 0: none */
-    uint64_t reserved[3];
+    uint64_t deadline_ns;          /* CLOCK_MONOTONIC, 0: none */
+    uint64_t factor;               /* of a premultiplied sum, else 0 */
+    struct occl_buffer_ref vector; /* of a kind whose blocks differ (vector.h), else all 0 */
 };
 OCCL_ABI_SIZE(occl_sqe, 128);
 OCCL_ABI_AT(occl_sqe, signature, 24);
@@ -198,6 +217,7 @@ enum occl_signature_field {
     OCCL_FIELD_COUNT = 5,
     OCCL_FIELD_PROGRAM = 6,
     OCCL_FIELD_KEY = 7,
+    OCCL_FIELD_BLOCK = 8, /* of two vectors: what one sends the other */
 };
 
 /* ---- job page: one sealed memfd per job, written by the daemon, read-only to clients ----

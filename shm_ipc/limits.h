@@ -38,6 +38,9 @@
 #define OCCL_POOL_CHUNKS 8
 #define OCCL_PAYLOAD_CHUNKS (OCCL_STREAM_CHUNKS + OCCL_POOL_CHUNKS)
 
+/* Requests that one op may come after. */
+#define OCCL_AFTER_MAX 1024u
+
 /* Session rings. A completion credit is taken at submission, so the completion ring bounds the ring
  * ops a process may have outstanding: beyond it a submission waits for an earlier op, which is an
  * order the application did not ask for, so it must be far away: 32768 x 32 bytes = 1 MiB for each

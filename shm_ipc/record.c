@@ -147,7 +147,7 @@ bool occl_record_arrive(struct occl_line *line, uint64_t print, uint32_t bits) {
 
 void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
                       struct occl_look *out_look) {
-    uint64_t ready = 0, source = 0, blocked = 0;
+    uint64_t ready = 0, source = 0, blocked = 0, alone = 0;
     bool in_page = true, clean = true, decisive = false, poisoned = false;
     out_look->first_missing = members;
     for (uint32_t i = 0; i < members; i++) {
@@ -164,6 +164,8 @@ void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
                 source |= bit;
                 decisive = decisive || (bits & OCCL_FLAG_IN_PAGE);
             }
+            if (bits & (OCCL_FLAG_SOURCE | OCCL_FLAG_GIVES))
+                alone |= bit;
         } else if (bits & OCCL_FLAG_POISONED) {
             poisoned = true;
         } else if (out_look->first_missing == members) {
@@ -173,6 +175,7 @@ void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
     out_look->ready_mask = ready;
     out_look->source_mask = source;
     out_look->blocked_mask = blocked;
+    out_look->alone_mask = alone;
     out_look->all_clean = clean && !poisoned && out_look->first_missing == members;
     out_look->state = occl_look32(&rec->state);
     if (decisive)

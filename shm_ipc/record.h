@@ -133,6 +133,7 @@ enum occl_flag_bits {
     OCCL_FLAG_SOURCE = 16,  /* its payload is all that the others need */
     OCCL_FLAG_LEFT = 32,    /* it has left an op whose payload lies in chunks */
     OCCL_FLAG_CLEAN = 64,   /* it has left all ops of the untagged stream before this one */
+    OCCL_FLAG_GIVES = 128,  /* it waits for nobody, but others need its payload */
     /* From here on: the member's version of the selection table; the lowest wins. */
     OCCL_FLAG_SELECTION_SHIFT = 8,
 };
@@ -165,19 +166,24 @@ struct occl_line {
         } ref;
         uint8_t tiny[OCCL_TINY_BYTES]; /* payload of a tiny op, in place of ref */
     } u;
-    /* cache line 1: written only when the op is not complete at once; the rank sets what it wrote
-     * back to 0 before it leaves */
+    /* cache line 1: written only when the op is not complete at once, or has more to describe. The
+     * rank sets what it wrote back to 0 before it leaves, but for factor and vector, which mean
+     * something only for the ops that have them. */
     uint64_t submit_ticks;
     uint64_t wait_since_ticks; /* 0: nobody of this rank sleeps on the op */
     uint32_t waiters;
     uint32_t busy;
-    uint32_t reserved[10];
+    uint64_t factor;               /* of a premultiplied sum (reduce.h) */
+    struct occl_buffer_ref vector; /* of a kind whose blocks differ (vector.h) */
+    uint32_t reserved[4];
     /* cache lines 2, 3 */
     uint8_t inlined[OCCL_INLINE_BYTES];
 };
 OCCL_ABI_SIZE(occl_line, 256);
 OCCL_ABI_AT(occl_line, u, 32);
 OCCL_ABI_AT(occl_line, submit_ticks, 64);
+OCCL_ABI_AT(occl_line, factor, 88);
+OCCL_ABI_AT(occl_line, vector, 96);
 OCCL_ABI_AT(occl_line, inlined, 128);
 #define OCCL_LINE_PEERS_ALL 0xffffu
 OCCL_STATIC_ASSERT(OCCL_LOCAL_RANKS_MAX <= 255, "a rank fits into a byte of a line");
@@ -385,6 +391,12 @@ static inline struct occl_op_key occl_line_key(const struct occl_line *l) {
                               l->tag, l->instance};
     return key;
 }
+/* A line that names its buffers: they are one. All executors of an op ask the same lines. */
+static inline bool occl_line_in_place(const struct occl_line *l) {
+    const struct occl_buffer_ref *src = &l->u.ref.src, *dst = &l->u.ref.dst;
+    return src->space != OCCL_SPACE_NONE && src->space == dst->space &&
+           src->region == dst->region && src->offset == dst->offset;
+}
 /* Ranks of the key and the signature are below OCCL_LOCAL_RANKS_MAX. */
 void occl_line_fill(struct occl_line *line, struct occl_op_key key,
                     const struct occl_signature *sig);
@@ -402,8 +414,9 @@ struct occl_look {
     enum occl_outcome outcome;
     uint32_t first_missing; /* first member that is neither READY nor POISONED; else `members` */
     uint64_t ready_mask, source_mask, blocked_mask; /* bit i: line i */
-    bool all_clean;                                 /* all members are READY and CLEAN */
-    uint32_t state;                                 /* seen after the flags */
+    uint64_t alone_mask; /* sources and givers: those that may have ended already */
+    bool all_clean;      /* all members are READY and CLEAN */
+    uint32_t state;      /* seen after the flags */
 };
 /* What the flags say of the op with this print: see the table at the top. Bounded. */
 void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,

@@ -15,6 +15,7 @@ static uint64_t arena_bytes(uint32_t ops, uint32_t blocks, uint32_t buckets) {
            (uint64_t)blocks * sizeof(struct occl_eng_block) +
            (uint64_t)OCCL_ENG_RUNS * sizeof(struct occl_eng_run) +
            (uint64_t)OCCL_ENG_HELPS * sizeof(struct occl_eng_task) + 8ull * buckets +
+           (OCCL_ENG_RUNS + 1) * OCCL_ENG_VECTOR_ROOM * sizeof(uint64_t) +
            4ull * OCCL_ENG_JOBS_MAX + 16 * OCCL_CACHE_LINE_BYTES;
 }
 
@@ -39,8 +40,11 @@ static int allocate_lane(struct occl_eng_lane *lane, uint32_t ops_max) {
     lane->buckets = occl_arena_array(arena, buckets, sizeof *lane->buckets, 64);
     lane->bucket_mask = buckets - 1;
     lane->sched_jobs = occl_arena_array(arena, OCCL_ENG_JOBS_MAX, sizeof *lane->sched_jobs, 64);
-    if (!lane->buckets || !lane->sched_jobs)
+    lane->vector_rooms = occl_arena_array(arena, OCCL_ENG_RUNS + 1,
+                                          OCCL_ENG_VECTOR_ROOM * sizeof *lane->vector_rooms, 64);
+    if (!lane->buckets || !lane->sched_jobs || !lane->vector_rooms)
         return OCCL_E_NO_MEMORY;
+    lane->scratch.vector_room = lane->vector_rooms + OCCL_ENG_RUNS * OCCL_ENG_VECTOR_ROOM;
     occl_arena_seal(arena);
     return OCCL_OK;
 }

@@ -120,8 +120,9 @@ void occl_eng_op_succeed(struct occl_eng_lane *lane, struct occl_eng_op *op, uin
     occl_eng_op_free(lane, op);
 }
 
-/* Each member hears of the first one that differs from itself. */
-static void mismatch_of(struct occl_eng_op *op, uint32_t index, struct occl_cqe *out_outcome) {
+/* Each member hears of the first one that differs from itself, or of the one whose vector does. */
+static void mismatch_of(struct occl_eng_op *op, uint32_t index, uint32_t vector_of,
+                        struct occl_cqe *out_outcome) {
     const struct occl_signature *mine = &occl_eng_member_at(op, index)->signature;
     *out_outcome =
         (struct occl_cqe){.status = OCCL_E_MISMATCH, .about_rank = occl_eng_rank_of(op, index)};
@@ -133,13 +134,17 @@ static void mismatch_of(struct occl_eng_op *op, uint32_t index, struct occl_cqe 
             return;
         }
     }
+    if (vector_of != OCCL_RANK_NONE) {
+        out_outcome->field = OCCL_FIELD_BLOCK;
+        out_outcome->about_rank = vector_of;
+    }
 }
 
-void occl_eng_op_mismatch(struct occl_eng_lane *lane, struct occl_eng_op *op) {
+void occl_eng_op_mismatch(struct occl_eng_lane *lane, struct occl_eng_op *op, uint32_t vector_of) {
     occl_eng_op_set_state(op, OCCL_ENG_OP_ENDED);
     for (uint32_t i = 0; i < op->members; i++) {
         struct occl_cqe outcome;
-        mismatch_of(op, i, &outcome);
+        mismatch_of(op, i, vector_of, &outcome);
         retire(lane, op, i, &outcome);
     }
     occl_eng_bump(&lane->counters.ops_failed, 1);

@@ -32,6 +32,7 @@
 #include "shm_ipc/clock.h"
 #include "shm_ipc/guard.h"
 #include "shm_ipc/log.h"
+#include "shm_ipc/op_kind.h"
 #include "shm_ipc/ring.h"
 #include "shm_ipc/wake.h"
 
@@ -60,6 +61,8 @@
 /* An op of less traffic is not offered to other lanes: waking one costs more than it saves. */
 #define OCCL_ENG_SHARE_BYTES (4u * OCCL_SLICE_TRAFFIC_BYTES)
 #define OCCL_ENG_STRANDS_PER_WAKE 4u
+/* Numbers in the vectors of all members of an op. */
+#define OCCL_ENG_VECTOR_ROOM ((uint64_t)OCCL_LOCAL_RANKS_MAX * OCCL_VECTOR_NUMBERS_MAX)
 /* Histogram of durations: 8 steps an octave, 1 ns .. 4 s. */
 #define OCCL_ENG_BUCKETS 256u
 
@@ -154,19 +157,25 @@ struct occl_eng_comm {
     UT_hash_handle hh;
 };
 
+#define OCCL_ENG_REGION_NONE 0xffffffffu
+/* A checked member's buffers, as far as the kind of op has them. */
+struct occl_eng_sides {
+    void *src, *dst;
+    const void *vector; /* shared: of a kind that has one; copied again before it is used */
+    uint64_t src_bytes, dst_bytes;
+    uint32_t src_region, dst_region, vector_region; /* OCCL_ENG_REGION_NONE where there is none */
+};
+
 /* One rank's submission. Lives while its completion has not been written. */
 struct occl_eng_member {
     struct occl_eng_link session_link;
     struct occl_eng_op *op;
     struct occl_eng_session *session; /* NULL: the session is gone, nobody waits for a completion */
     uint64_t user_data;
-    void *src;
-    void *dst;
-    uint32_t src_region; /* OCCL_ENG_REGION_NONE where there is none */
-    uint32_t dst_region;
+    struct occl_eng_sides sides;
+    uint64_t factor;
     struct occl_signature signature;
 };
-#define OCCL_ENG_REGION_NONE 0xffffffffu
 
 struct occl_eng_block {
     struct occl_eng_member members[OCCL_ENG_BLOCK_MEMBERS];
@@ -268,6 +277,9 @@ struct occl_eng_run {
     uint32_t dst_region[OCCL_LOCAL_RANKS_MAX];
     const void *inputs[OCCL_LOCAL_RANKS_MAX];
     void *outputs[OCCL_LOCAL_RANKS_MAX];
+    uint64_t factors[OCCL_LOCAL_RANKS_MAX];
+    struct occl_local_vectors vectors;
+    uint64_t *vector_room; /* private copies: OCCL_ENG_VECTOR_ROOM numbers; fixed for the run */
     struct occl_guard_range ranges[2 * OCCL_LOCAL_RANKS_MAX];
     uint8_t range_rank[2 * OCCL_LOCAL_RANKS_MAX];
 };
@@ -311,6 +323,7 @@ struct occl_eng_lane {
     struct occl_eng_link helping;
     struct occl_arena arena;
     struct occl_eng_pool ops, blocks, runs, helps;
+    uint64_t *vector_rooms; /* one for each run, then one for scratch */
     struct occl_eng_op **buckets;
     uint32_t bucket_mask;
     uint32_t *sched_jobs; /* by job slot: 1 + index in sched, 0: not known to it */
@@ -399,10 +412,23 @@ int occl_eng_check_sqe(const struct occl_sqe *sqe, uint32_t ranks, uint32_t rank
 int occl_eng_resolve(const struct occl_eng_comm *comm, uint32_t rank,
                      const struct occl_buffer_ref *ref, uint64_t bytes, void **out_address,
                      uint32_t *out_region);
-/* Does member `index` of an op read an input, write an output? */
-bool occl_eng_needs_src(uint32_t kind, uint32_t root, uint32_t index);
-bool occl_eng_needs_dst(uint32_t kind, uint32_t root, uint32_t index,
-                        const struct occl_buffer_ref *dst);
+/* The buffers that the member's kind of op has. */
+int occl_eng_resolve_sides(const struct occl_eng_comm *comm, uint32_t rank,
+                           const struct occl_signature *sig, uint32_t index, uint32_t members,
+                           const struct occl_buffer_ref *src, const struct occl_buffer_ref *dst,
+                           const struct occl_buffer_ref *vector, struct occl_eng_sides *out);
+/* ---- vectors.c: ops with blocks of different sizes ---- */
+/* Copies a tenant's vector. OCCL_E_FAULT: its memory is gone. */
+int occl_eng_vector_copy(const void *shared, uint32_t members, uint64_t *out);
+/* The run's private copy of a vector describes no more than what was resolved. */
+bool occl_eng_vector_fits(const struct occl_eng_run *run, const struct occl_signature *sig,
+                          uint32_t index, uint32_t members, const struct occl_eng_sides *sides);
+/* Makes the private copy of member `index` in the run, which has to fit. */
+int occl_eng_run_vector(struct occl_eng_run *run, const struct occl_signature *sig, uint32_t index,
+                        uint32_t members, const struct occl_eng_sides *sides);
+/* Those of all members of an op that has arrived: OCCL_OK, OCCL_E_MISMATCH when they disagree, or
+ * why one cannot be used. *out_about: the rank. */
+int occl_eng_op_vectors(struct occl_eng_run *run, struct occl_eng_op *op, uint32_t *out_about);
 uint32_t occl_eng_class_of(const struct occl_eng_comm *comm, uint32_t priority);
 
 /* ---- table.c: ops by (communicator, key) ---- */
@@ -433,7 +459,7 @@ void occl_eng_op_fail(struct occl_eng_lane *lane, struct occl_eng_op *op, int st
 /* All strands are done (or there were none). */
 void occl_eng_op_succeed(struct occl_eng_lane *lane, struct occl_eng_op *op, uint32_t preemptions);
 /* All have come and described the op differently. */
-void occl_eng_op_mismatch(struct occl_eng_lane *lane, struct occl_eng_op *op);
+void occl_eng_op_mismatch(struct occl_eng_lane *lane, struct occl_eng_op *op, uint32_t vector_of);
 /* Ends an op that is not running, with the status stored in it. */
 void occl_eng_op_end(struct occl_eng_lane *lane, struct occl_eng_op *op);
 /* Ordered mode: is the op the oldest one of each of its members? */
@@ -460,8 +486,8 @@ struct occl_eng_run *occl_eng_run_take(struct occl_eng_lane *lane, struct occl_e
 void occl_eng_run_give_back(struct occl_eng_lane *lane, struct occl_eng_run *run);
 /* Before the first fill; run->plan is set. */
 void occl_eng_run_begin(struct occl_eng_lane *lane, struct occl_eng_run *run);
-void occl_eng_run_fill(struct occl_eng_run *run, uint32_t index, uint32_t rank, void *src,
-                       uint32_t src_region, void *dst, uint32_t dst_region);
+void occl_eng_run_fill(struct occl_eng_run *run, uint32_t index, uint32_t rank,
+                       const struct occl_eng_sides *sides, uint64_t factor);
 void occl_eng_run_queue(struct occl_eng_lane *lane, struct occl_eng_run *run);
 /* First reason wins. */
 void occl_eng_run_stop(struct occl_eng_run *run, int reason);

@@ -12,29 +12,11 @@ struct arrival {
     uint32_t rank;
     uint32_t index; /* of the member in the op */
     uint32_t members;
-    void *src;
-    void *dst;
-    uint32_t src_region;
-    uint32_t dst_region;
+    struct occl_eng_sides sides;
 };
 
 static bool is_pair(uint32_t kind) {
     return kind == OCCL_OP_SEND || kind == OCCL_OP_RECV;
-}
-
-static int resolve_buffers(struct arrival *a, uint64_t bytes) {
-    const struct occl_sqe *sqe = a->sqe;
-    uint32_t kind = sqe->signature.kind, root = sqe->signature.root;
-    int status = OCCL_OK;
-    a->src = a->dst = NULL;
-    a->src_region = a->dst_region = OCCL_ENG_REGION_NONE;
-    if (bytes == 0)
-        return OCCL_OK;
-    if (occl_eng_needs_src(kind, root, a->index))
-        status = occl_eng_resolve(a->comm, a->rank, &sqe->src, bytes, &a->src, &a->src_region);
-    if (status == OCCL_OK && occl_eng_needs_dst(kind, root, a->index, &sqe->dst))
-        status = occl_eng_resolve(a->comm, a->rank, &sqe->dst, bytes, &a->dst, &a->dst_region);
-    return status;
 }
 
 /* A member that comes to an op which has ended without it. */
@@ -76,10 +58,8 @@ static void arrive(struct occl_eng_op *op, const struct arrival *a) {
     *m = (struct occl_eng_member){.op = op,
                                   .session = a->session,
                                   .user_data = a->sqe->user_data,
-                                  .src = a->src,
-                                  .dst = a->dst,
-                                  .src_region = a->src_region,
-                                  .dst_region = a->dst_region,
+                                  .sides = a->sides,
+                                  .factor = a->sqe->factor,
                                   .signature = a->sqe->signature};
     occl_eng_list_append(&a->session->members, &m->session_link);
     uint32_t op_class = occl_eng_class_of(a->comm, a->sqe->priority);
@@ -133,18 +113,41 @@ static bool start(struct occl_eng_lane *lane, struct occl_eng_op *op) {
     return occl_eng_run_start(lane, op);
 }
 
+static bool in_place(struct occl_eng_op *op) {
+    for (uint32_t i = 0; i < op->members; i++) {
+        const struct occl_eng_sides *sides = &occl_eng_member_at(op, i)->sides;
+        if (sides->src && sides->src == sides->dst)
+            return true;
+    }
+    return false;
+}
+
 static void all_arrived(struct occl_eng_lane *lane, struct occl_eng_op *op) {
     const struct occl_signature *first = &occl_eng_member_at(op, 0)->signature;
     for (uint32_t i = 1; i < op->members; i++) {
         if (occl_signature_differ(first, &occl_eng_member_at(op, i)->signature) !=
             OCCL_FIELD_NONE) {
-            occl_eng_op_mismatch(lane, op);
+            occl_eng_op_mismatch(lane, op, OCCL_RANK_NONE);
             return;
         }
     }
-    int status = occl_local_plan_make(first, op->members, &op->plan);
+    const struct occl_local_vectors *vectors = NULL;
+    uint32_t about = OCCL_RANK_NONE;
+    int status = OCCL_OK;
+    if (occl_kind_traits(first->kind)->flags & OCCL_KIND_VECTOR) {
+        /* The run makes its own copies, and its plan from them. */
+        status = occl_eng_op_vectors(&lane->scratch, op, &about);
+        vectors = &lane->scratch.vectors;
+    }
+    if (status == OCCL_E_MISMATCH) {
+        occl_eng_op_mismatch(lane, op, about);
+        return;
+    }
+    if (status == OCCL_OK)
+        status = occl_local_plan_make(first, op->members, in_place(op), vectors, &op->plan);
+    op->plan.vectors = NULL;
     if (status != OCCL_OK) {
-        occl_eng_op_fail(lane, op, status, OCCL_RANK_NONE);
+        occl_eng_op_fail(lane, op, status, about);
         return;
     }
     if (lane->engine->config.ordered && !occl_eng_op_at_heads(op)) {
@@ -180,17 +183,25 @@ static bool identify(struct occl_eng_lane *lane, struct occl_eng_session *sessio
     return true;
 }
 
+/* Why an op has ended before the daemon heard of it. */
+static int status_of_word(uint32_t flags) {
+    return flags == OCCL_SQE_TIMED_OUT    ? OCCL_E_TIMEOUT
+           : flags == OCCL_SQE_OVER_QUOTA ? OCCL_E_QUOTA
+                                          : OCCL_E_ABORTED;
+}
+
 void occl_eng_submit(struct occl_eng_lane *lane, struct occl_eng_session *session,
                      const struct occl_sqe *sqe) {
     struct arrival a;
-    uint64_t bytes;
+    uint64_t block_bytes;
     if (!identify(lane, session, sqe, &a))
         return;
-    int status = occl_eng_check_sqe(sqe, a.comm->ranks, a.rank, &bytes);
+    int status = occl_eng_check_sqe(sqe, a.comm->ranks, a.rank, &block_bytes);
     if (status == OCCL_OK && sqe->flags)
-        status = sqe->flags == OCCL_SQE_TIMED_OUT ? OCCL_E_TIMEOUT : OCCL_E_QUOTA;
+        status = status_of_word(sqe->flags);
     else if (status == OCCL_OK)
-        status = resolve_buffers(&a, bytes);
+        status = occl_eng_resolve_sides(a.comm, a.rank, &sqe->signature, a.index, a.members,
+                                        &sqe->src, &sqe->dst, &sqe->vector, &a.sides);
     if (status != OCCL_OK) {
         refuse(lane, &a, status);
         return;

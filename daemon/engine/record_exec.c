@@ -68,25 +68,48 @@ static bool copy_equal_line(const struct occl_eng_run *run, uint32_t index,
 /* Resolves the buffers of one line into the run. OCCL_E_FAULT: the lane cannot reach one. */
 static int fill_line(struct occl_eng_run *run, struct occl_eng_comm *comm, uint32_t index,
                      const struct occl_line *line) {
-    uint32_t kind = run->plan.kind, rank = rank_of_line(run->key, index);
-    uint32_t src_region = OCCL_ENG_REGION_NONE, dst_region = OCCL_ENG_REGION_NONE;
-    void *src = NULL, *dst = NULL;
-    int status = OCCL_OK;
-    if (occl_eng_needs_src(kind, run->plan.root, index))
-        status = occl_eng_resolve(comm, rank, &line->u.ref.src, run->plan.total_bytes, &src,
-                                  &src_region);
-    if (status == OCCL_OK && occl_eng_needs_dst(kind, run->plan.root, index, &line->u.ref.dst))
-        status = occl_eng_resolve(comm, rank, &line->u.ref.dst, run->plan.total_bytes, &dst,
-                                  &dst_region);
+    uint32_t rank = rank_of_line(run->key, index);
+    struct occl_eng_sides sides;
+    int status = occl_eng_resolve_sides(comm, rank, &run->signature, index, run->plan.member_count,
+                                        &line->u.ref.src, &line->u.ref.dst, &line->vector, &sides);
+    /* The line may have changed since the plan was made. */
+    if (status == OCCL_OK && run->plan.vectors &&
+        !occl_eng_vector_fits(run, &run->signature, index, run->plan.member_count, &sides))
+        status = OCCL_E_INVALID;
     if (status != OCCL_OK)
         return OCCL_E_FAULT;
-    occl_eng_run_fill(run, index, rank, src, src_region, dst, dst_region);
+    occl_eng_run_fill(run, index, rank, &sides, line->factor);
     return OCCL_OK;
 }
 
-/* The key, signature and plan of the record, from its first line. False: no op to execute. */
-static bool describe(struct occl_eng_run *run, uint32_t ranks) {
+/* Copies of the members' vectors, for the plan. */
+static bool take_vectors(struct occl_eng_run *run, const struct occl_eng_comm *comm,
+                         uint32_t members) {
     struct occl_line line;
+    struct occl_eng_sides sides;
+    for (uint32_t i = 0; i < members; i++) {
+        if (!copy_line(run, i, &line) ||
+            occl_eng_resolve_sides(comm, rank_of_line(run->key, i), &run->signature, i, members,
+                                   &line.u.ref.src, &line.u.ref.dst, &line.vector,
+                                   &sides) != OCCL_OK ||
+            occl_eng_run_vector(run, &run->signature, i, members, &sides) != OCCL_OK)
+            return false;
+    }
+    return true;
+}
+
+static bool in_place(const struct occl_eng_run *run, uint32_t members) {
+    struct occl_line line;
+    for (uint32_t i = 0; i < members; i++)
+        if (copy_line(run, i, &line) && occl_line_in_place(&line))
+            return true;
+    return false;
+}
+
+/* The key, signature and plan of the record, from its first line. False: no op to execute. */
+static bool describe(struct occl_eng_run *run, const struct occl_eng_comm *comm) {
+    struct occl_line line;
+    uint32_t ranks = comm->ranks;
     uint64_t bytes;
     if (!copy_line(run, 0, &line))
         return false;
@@ -100,8 +123,14 @@ static bool describe(struct occl_eng_run *run, uint32_t ranks) {
     bool pair = run->signature.kind == OCCL_OP_SEND || run->signature.kind == OCCL_OP_RECV;
     if (pair == (run->key.peers == OCCL_PEERS_ALL))
         return false;
-    return (!pair || ((run->key.peers >> 16) < ranks && (run->key.peers & 0xffffu) < ranks)) &&
-           occl_local_plan_make(&run->signature, pair ? 2 : ranks, &run->plan) == OCCL_OK &&
+    if (pair && ((run->key.peers >> 16) >= ranks || (run->key.peers & 0xffffu) >= ranks))
+        return false;
+    uint32_t members = pair ? 2 : ranks;
+    bool vectors = occl_kind_traits(run->signature.kind)->flags & OCCL_KIND_VECTOR;
+    if (vectors && !take_vectors(run, comm, members))
+        return false;
+    return occl_local_plan_make(&run->signature, members, in_place(run, members),
+                                vectors ? &run->vectors : NULL, &run->plan) == OCCL_OK &&
            run->plan.strand_count > 0;
 }
 
@@ -109,7 +138,7 @@ static bool describe(struct occl_eng_run *run, uint32_t ranks) {
  * OCCL_E_FAULT: a buffer that lanes cannot reach; the record is aborted. */
 static int fill_record(struct occl_eng_lane *lane, struct occl_eng_run *run,
                        struct occl_eng_comm *comm) {
-    if (!describe(run, comm->ranks))
+    if (!describe(run, comm))
         return OCCL_E_INVALID;
     occl_eng_run_begin(lane, run);
     int status = OCCL_OK;

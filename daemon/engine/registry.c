@@ -193,7 +193,8 @@ static bool op_uses(struct occl_eng_op *op, uint32_t region, uint32_t *out_rank)
         if (!(op->arrived_mask >> i & 1))
             continue;
         const struct occl_eng_member *m = occl_eng_member_at(op, i);
-        if (m->src_region == region || m->dst_region == region) {
+        if (m->sides.src_region == region || m->sides.dst_region == region ||
+            m->sides.vector_region == region) {
             *out_rank = occl_eng_rank_of(op, i);
             return true;
         }

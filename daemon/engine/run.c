@@ -42,20 +42,22 @@ uint32_t occl_eng_run_fault_rank(const struct occl_eng_run *run) {
     return OCCL_RANK_NONE;
 }
 
-void occl_eng_run_fill(struct occl_eng_run *run, uint32_t index, uint32_t rank, void *src,
-                       uint32_t src_region, void *dst, uint32_t dst_region) {
-    run->inputs[index] = src;
-    run->outputs[index] = dst;
-    run->src_region[index] = src_region;
-    run->dst_region[index] = dst_region;
-    void *sides[2] = {src, dst == src ? NULL : dst};
+void occl_eng_run_fill(struct occl_eng_run *run, uint32_t index, uint32_t rank,
+                       const struct occl_eng_sides *sides, uint64_t factor) {
+    const struct occl_guard_range ranges[2] = {{sides->src, sides->src_bytes},
+                                               {sides->dst, sides->dst_bytes}};
+    run->inputs[index] = sides->src;
+    run->outputs[index] = sides->dst;
+    run->factors[index] = factor;
+    run->src_region[index] = sides->src_region;
+    run->dst_region[index] = sides->dst_region;
     for (int i = 0; i < 2; i++) {
-        if (!sides[i])
+        if (!ranges[i].base)
             continue;
-        run->ranges[run->range_count] = (struct occl_guard_range){sides[i], run->plan.total_bytes};
+        run->ranges[run->range_count] = ranges[i];
         run->range_rank[run->range_count++] = (uint8_t)rank;
     }
-    if (src && src == dst)
+    if (sides->src && sides->src == sides->dst)
         run->buffers.move_flags &=
             ~OCCL_MOVE_NONTEMPORAL; /* in place the lines are cached anyway */
 }
@@ -71,30 +73,48 @@ void occl_eng_run_begin(struct occl_eng_lane *lane, struct occl_eng_run *run) {
     run->buffers = (struct occl_local_buffers){
         .inputs = run->inputs,
         .outputs = run->outputs,
+        .factors = run->factors,
         .move_flags = occl_local_move_flags(&run->plan, lane->engine->cache_bytes, false)};
 }
 
-static void fill_from_op(struct occl_eng_lane *lane, struct occl_eng_run *run,
-                         struct occl_eng_op *op) {
+/* The plan of an op with vectors is made again, from the run's own copies of them. */
+static int plan_vectors(struct occl_eng_run *run, struct occl_eng_op *op, uint32_t *out_about) {
+    int status = occl_eng_op_vectors(run, op, out_about);
+    if (status == OCCL_OK)
+        status = occl_local_plan_make(&occl_eng_member_at(op, 0)->signature, op->members,
+                                      op->plan.exchanges, &run->vectors, &run->plan);
+    /* They were changed after the op had arrived. */
+    return status == OCCL_OK || status == OCCL_E_FAULT ? status : OCCL_E_INVALID;
+}
+
+static int fill_from_op(struct occl_eng_lane *lane, struct occl_eng_run *run,
+                        struct occl_eng_op *op, uint32_t *out_about) {
     run->plan = op->plan;
     run->key = op->key;
     run->first_ticks = op->first_ticks;
     run->last_ticks = op->last_ticks;
     run->signature = occl_eng_member_at(op, 0)->signature;
     run->run_class = op->op_class;
+    int status = OCCL_OK;
+    if (occl_kind_traits(run->signature.kind)->flags & OCCL_KIND_VECTOR)
+        status = plan_vectors(run, op, out_about);
+    if (status != OCCL_OK)
+        return status;
     occl_eng_run_begin(lane, run);
     for (uint32_t i = 0; i < op->members; i++) {
         const struct occl_eng_member *m = occl_eng_member_at(op, i);
-        occl_eng_run_fill(run, i, occl_eng_rank_of(op, i), m->src, m->src_region, m->dst,
-                          m->dst_region);
+        occl_eng_run_fill(run, i, occl_eng_rank_of(op, i), &m->sides, m->factor);
     }
+    return OCCL_OK;
 }
 
 int occl_eng_run_at_once(struct occl_eng_lane *lane, struct occl_eng_op *op,
                          uint32_t *out_about_rank) {
     struct occl_eng_run *run = &lane->scratch;
     uint64_t before = occl_eng_ticks(lane);
-    fill_from_op(lane, run, op);
+    int filled = fill_from_op(lane, run, op, out_about_rank);
+    if (filled != OCCL_OK)
+        return filled;
     occl_eng_started(lane, run->last_ticks, before);
     for (uint32_t i = 0; i < run->plan.strand_count; i++) {
         int status = occl_eng_slice(lane, run, i);
@@ -122,8 +142,11 @@ struct occl_eng_run *occl_eng_run_take(struct occl_eng_lane *lane, struct occl_e
     if (!run)
         return NULL;
     run->generation++;
-    if (!run->home)
-        run->home = lane; /* once: lanes with an old task still read it */
+    if (!run->home) { /* once: lanes with an old task still read it */
+        run->home = lane;
+        run->vector_room =
+            lane->vector_rooms + occl_eng_pool_index(&lane->runs, run) * OCCL_ENG_VECTOR_ROOM;
+    }
     run->job = comm->job;
     run->comm = comm;
     run->op = NULL;
@@ -163,9 +186,15 @@ bool occl_eng_run_start(struct occl_eng_lane *lane, struct occl_eng_op *op) {
     struct occl_eng_run *run = occl_eng_run_take(lane, op->comm, op->op_class);
     if (!run)
         return false;
+    uint32_t about = OCCL_RANK_NONE;
+    int status = fill_from_op(lane, run, op, &about);
+    if (status != OCCL_OK) {
+        occl_eng_run_give_back(lane, run);
+        occl_eng_op_fail(lane, op, status, about);
+        return true;
+    }
     run->op = op;
     op->run = run;
-    fill_from_op(lane, run, op);
     occl_eng_op_set_state(op, OCCL_ENG_OP_RUNNING);
     occl_eng_run_queue(lane, run);
     return true;

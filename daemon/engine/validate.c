@@ -4,32 +4,26 @@
 
 int occl_eng_check_signature(const struct occl_signature *sig, uint32_t ranks,
                              uint64_t *out_bytes) {
-    uint64_t element = occl_dtype_bytes(sig->dtype);
-    if (sig->program_id != 0 || sig->reserved != 0)
+    const struct occl_kind_traits *traits = occl_kind_traits(sig->kind);
+    uint64_t element = 0;
+    if (sig->program_id != 0 || sig->reserved != 0 || !traits)
         return OCCL_E_INVALID;
-    switch (sig->kind) {
-    case OCCL_OP_ALL_REDUCE:
-        if (!occl_movers_supports(sig->dtype, sig->redop) || sig->root != 0)
+    if (traits->flags & OCCL_KIND_TYPED) {
+        element = occl_dtype_bytes(sig->dtype);
+        if (element == 0)
             return OCCL_E_INVALID;
-        break;
-    case OCCL_OP_BROADCAST:
-    case OCCL_OP_SEND:
-    case OCCL_OP_RECV:
-        if (element == 0 || sig->redop != 0 || sig->root >= ranks)
-            return OCCL_E_INVALID;
-        break;
-    case OCCL_OP_BARRIER:
-        if (sig->dtype != 0 || sig->redop != 0 || sig->root != 0 || sig->count != 0)
-            return OCCL_E_INVALID;
-        break;
-    default:
+    } else if (sig->dtype != 0) {
         return OCCL_E_INVALID;
     }
-    /* The bound of occl_local_plan_make; no sum of offsets and lengths overflows below it. */
-    if (element && sig->count >= (1ull << 62) / element)
+    bool counted = (traits->flags & (OCCL_KIND_TYPED | OCCL_KIND_VECTOR)) == OCCL_KIND_TYPED;
+    if (!counted && sig->count != 0)
         return OCCL_E_INVALID;
-    *out_bytes = sig->count * element;
-    return OCCL_OK;
+    if (traits->flags & OCCL_KIND_REDUCES ? !occl_movers_supports(sig->dtype, sig->redop)
+                                          : sig->redop != 0)
+        return OCCL_E_INVALID;
+    if (traits->flags & (OCCL_KIND_ROOTED | OCCL_KIND_PAIR) ? sig->root >= ranks : sig->root != 0)
+        return OCCL_E_INVALID;
+    return occl_kind_block_bytes(traits, sig->count, element, out_bytes) ? OCCL_OK : OCCL_E_INVALID;
 }
 
 static bool check_key(const struct occl_sqe *sqe, uint32_t ranks, uint32_t rank) {
@@ -44,43 +38,44 @@ static bool check_key(const struct occl_sqe *sqe, uint32_t ranks, uint32_t rank)
     return rank == (kind == OCCL_OP_SEND ? source : destination);
 }
 
-/* The ranges of one rank's own buffers: the same place (in place) or disjoint. */
-static bool check_overlap(const struct occl_sqe *sqe, uint64_t bytes) {
-    const struct occl_buffer_ref *a = &sqe->src, *b = &sqe->dst;
-    if (a->space != b->space || a->space == OCCL_SPACE_NONE)
+/* The ranges of one rank's own buffers: in place as its kind has it, or disjoint. What overlaps
+ * with a vector makes wrong bytes for that rank, and is the client's to refuse. */
+static bool check_overlap(const struct occl_sqe *sqe, uint32_t ranks, uint32_t rank,
+                          uint64_t block) {
+    const struct occl_kind_traits *traits = occl_kind_traits(sqe->signature.kind);
+    const struct occl_buffer_ref *src = &sqe->src, *dst = &sqe->dst;
+    uint32_t root = sqe->signature.root;
+    if (traits->flags & (OCCL_KIND_PAIR | OCCL_KIND_VECTOR) || src->space != dst->space ||
+        src->space == OCCL_SPACE_NONE)
         return true;
-    if (a->space == OCCL_SPACE_REGION && a->region != b->region)
+    if (src->space == OCCL_SPACE_REGION && src->region != dst->region)
         return true;
-    uint64_t distance = a->offset > b->offset ? a->offset - b->offset : b->offset - a->offset;
-    return distance == 0 || distance >= bytes;
+    uint64_t sends = occl_kind_send_bytes(traits, root, rank, ranks, block);
+    uint64_t receives = occl_kind_recv_bytes(traits, root, rank, ranks, block);
+    uint64_t in_place = dst->offset + (uint64_t)occl_kind_in_place(traits, root, rank, block);
+    if (sends == 0 || receives == 0 || src->offset == in_place)
+        return true;
+    return src->offset >= dst->offset ? src->offset - dst->offset >= receives
+                                      : dst->offset - src->offset >= sends;
 }
 
 int occl_eng_check_sqe(const struct occl_sqe *sqe, uint32_t ranks, uint32_t rank,
                        uint64_t *out_bytes) {
     uint64_t bytes;
-    if (sqe->flags > OCCL_SQE_OVER_QUOTA || sqe->reserved[0] != 0 || sqe->reserved[1] != 0 ||
-        sqe->reserved[2] != 0 || (sqe->priority > 3 && sqe->priority != 255))
+    if (sqe->flags > OCCL_SQE_CANCELED || (sqe->priority > 3 && sqe->priority != 255))
         return OCCL_E_INVALID;
     int status = occl_eng_check_signature(&sqe->signature, ranks, &bytes);
     if (status != OCCL_OK)
         return status;
-    if (!check_key(sqe, ranks, rank) || !check_overlap(sqe, bytes))
+    /* What the op does not have must be 0. */
+    bool vector = sqe->vector.space != 0 || sqe->vector.region != 0 || sqe->vector.offset != 0;
+    if ((vector && !(occl_kind_traits(sqe->signature.kind)->flags & OCCL_KIND_VECTOR)) ||
+        (sqe->factor != 0 && sqe->signature.redop != OCCL_RO_PREMULSUM))
+        return OCCL_E_INVALID;
+    if (!check_key(sqe, ranks, rank) || !check_overlap(sqe, ranks, rank, bytes))
         return OCCL_E_INVALID;
     *out_bytes = bytes;
     return OCCL_OK;
-}
-
-bool occl_eng_needs_src(uint32_t kind, uint32_t root, uint32_t index) {
-    return kind == OCCL_OP_ALL_REDUCE || (kind == OCCL_OP_BROADCAST && index == root) ||
-           ((kind == OCCL_OP_SEND || kind == OCCL_OP_RECV) && index == 0);
-}
-
-bool occl_eng_needs_dst(uint32_t kind, uint32_t root, uint32_t index,
-                        const struct occl_buffer_ref *dst) {
-    /* A root that works in place names no output; one that works out of place gets its copy. */
-    return kind == OCCL_OP_ALL_REDUCE ||
-           (kind == OCCL_OP_BROADCAST && (index != root || dst->space != OCCL_SPACE_NONE)) ||
-           ((kind == OCCL_OP_SEND || kind == OCCL_OP_RECV) && index == 1);
 }
 
 static int resolve_payload(const struct occl_eng_comm *comm, uint32_t rank, uint64_t offset,
@@ -113,6 +108,55 @@ int occl_eng_resolve(const struct occl_eng_comm *comm, uint32_t rank,
         /* OCCL_SPACE_PRIVATE, too: the daemon never touches a tenant's address space. */
         return OCCL_E_INVALID;
     }
+}
+
+/* Finds and measures a member's vector. */
+static int resolve_vector(const struct occl_eng_comm *comm, uint32_t rank,
+                          const struct occl_signature *sig, uint32_t index, uint32_t members,
+                          const struct occl_buffer_ref *ref, struct occl_eng_sides *out,
+                          struct occl_kind_sizes *out_sizes) {
+    uint64_t vector[OCCL_VECTOR_NUMBERS_MAX];
+    void *address;
+    int status = occl_eng_resolve(comm, rank, ref, occl_vector_bytes(members), &address,
+                                  &out->vector_region);
+    if (status != OCCL_OK)
+        return status;
+    if ((uintptr_t)address % sizeof(uint64_t) != 0)
+        return OCCL_E_INVALID;
+    out->vector = address;
+    status = occl_eng_vector_copy(address, members, vector);
+    if (status == OCCL_OK &&
+        !occl_kind_measure(occl_kind_traits(sig->kind), sig->root, index, members, 0,
+                           (uint32_t)occl_dtype_bytes(sig->dtype), vector, out_sizes))
+        status = OCCL_E_INVALID;
+    return status;
+}
+
+int occl_eng_resolve_sides(const struct occl_eng_comm *comm, uint32_t rank,
+                           const struct occl_signature *sig, uint32_t index, uint32_t members,
+                           const struct occl_buffer_ref *src, const struct occl_buffer_ref *dst,
+                           const struct occl_buffer_ref *vector, struct occl_eng_sides *out) {
+    const struct occl_kind_traits *traits = occl_kind_traits(sig->kind);
+    uint32_t element = (uint32_t)occl_dtype_bytes(sig->dtype);
+    struct occl_kind_sizes sizes = {0, 0, 0};
+    int status = OCCL_OK;
+    *out = (struct occl_eng_sides){.src_region = OCCL_ENG_REGION_NONE,
+                                   .dst_region = OCCL_ENG_REGION_NONE,
+                                   .vector_region = OCCL_ENG_REGION_NONE};
+    if (traits->flags & OCCL_KIND_VECTOR)
+        status = resolve_vector(comm, rank, sig, index, members, vector, out, &sizes);
+    else if (traits->flags & OCCL_KIND_TYPED)
+        (void)occl_kind_measure(traits, sig->root, index, members, sig->count * element, element,
+                                NULL, &sizes);
+    bool left_out =
+        dst->space == OCCL_SPACE_NONE && occl_kind_recv_optional(traits, sig->root, index);
+    out->src_bytes = sizes.send_bytes;
+    out->dst_bytes = sizes.recv_bytes;
+    if (status == OCCL_OK && sizes.send_bytes)
+        status = occl_eng_resolve(comm, rank, src, sizes.send_bytes, &out->src, &out->src_region);
+    if (status == OCCL_OK && sizes.recv_bytes && !left_out)
+        status = occl_eng_resolve(comm, rank, dst, sizes.recv_bytes, &out->dst, &out->dst_region);
+    return status;
 }
 
 uint32_t occl_eng_class_of(const struct occl_eng_comm *comm, uint32_t priority) {

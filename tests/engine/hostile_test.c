@@ -38,8 +38,9 @@ struct bad_field {
     }
 BAD(bad_comm, sqe->comm = 999)
 BAD(bad_priority, sqe->priority = 4)
-BAD(bad_flags, sqe->flags = 3)
-BAD(bad_reserved, sqe->reserved[2] = 1)
+BAD(bad_flags, sqe->flags = 4)
+BAD(bad_vector, sqe->vector.offset = 1)
+BAD(bad_factor, sqe->factor = 1)
 BAD(bad_tag, sqe->key.tag = OCCL_TAG_LIMIT)
 BAD(bad_peers, sqe->key.peers = 0x00000001)
 BAD(bad_kind, sqe->signature.kind = 77)
@@ -73,7 +74,8 @@ static void every_field_of_an_entry(void **state) {
         {"comm", OCCL_E_HANDLE, bad_comm},
         {"priority", OCCL_E_INVALID, bad_priority},
         {"flags", OCCL_E_INVALID, bad_flags},
-        {"reserved", OCCL_E_INVALID, bad_reserved},
+        {"vector", OCCL_E_INVALID, bad_vector},
+        {"factor", OCCL_E_INVALID, bad_factor},
         {"tag", OCCL_E_INVALID, bad_tag},
         {"peers", OCCL_E_INVALID, bad_peers},
         {"kind", OCCL_E_INVALID, bad_kind},

@@ -143,14 +143,14 @@ static void lanes_and_members_share_strands(void **state) {
     struct occl_local_plan plan;
     struct occl_signature sig = {
         .kind = OCCL_OP_ALL_REDUCE, .dtype = OCCL_DT_INT32, .redop = OCCL_RO_SUM, .count = COUNT};
-    assert_int_equal(occl_local_plan_make(&sig, RANKS, &plan), OCCL_OK);
+    assert_int_equal(occl_local_plan_make(&sig, RANKS, false, NULL, &plan), OCCL_OK);
     const void *inputs[RANKS];
     void *outputs[RANKS];
     for (uint32_t r = 0; r < RANKS; r++) {
         inputs[r] = s.data + (uint64_t)r * COUNT;
         outputs[r] = s.data + (uint64_t)(RANKS + r) * COUNT;
     }
-    struct occl_local_buffers buffers = {inputs, outputs, 0};
+    struct occl_local_buffers buffers = {inputs, outputs, NULL, 0};
     uint32_t mine = 0;
     for (uint32_t round = 0; round < 10; round++) {
         uint32_t index, now;

@@ -40,7 +40,7 @@ static int push(struct bench *b, uint64_t value) {
     struct occl_sqe entry;
     memset(&entry, 0, sizeof entry);
     entry.user_data = value;
-    entry.reserved[2] = ~value;
+    entry.vector.offset = ~value;
     return occl_sq_push(&b->p, &entry);
 }
 
@@ -49,7 +49,7 @@ static void pop_expect(struct bench *b, uint64_t value) {
     memset(&entry, 0, sizeof entry);
     assert_int_equal(occl_sq_pop(&b->c, &entry), OCCL_OK);
     assert_int_equal(entry.user_data, value);
-    assert_int_equal(entry.reserved[2], ~value);
+    assert_int_equal(entry.vector.offset, ~value);
 }
 
 static void entries_keep_their_order(void **state) {

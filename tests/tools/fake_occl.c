@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tools/perf/perf.h"
+#include "tools/perf/small_floats.h"
 
 enum occl_result occl_init_env(struct occl_comm *out_comm) {
     out_comm->handle = 1;
@@ -34,6 +35,14 @@ enum occl_result occl_comm_size(struct occl_comm comm, int *out_size) {
     *out_size = 1;
     return OCCL_SUCCESS;
 }
+enum occl_result occl_comm_split(struct occl_comm comm, int color, int key,
+                                 const struct occl_comm_attr *attr, struct occl_comm *out_comm) {
+    (void)color;
+    (void)key;
+    (void)attr;
+    out_comm->handle = comm.handle + 1;
+    return OCCL_SUCCESS;
+}
 enum occl_result occl_mem_alloc(size_t bytes, void **out_ptr) {
     *out_ptr = calloc(1, bytes);
     return *out_ptr ? OCCL_SUCCESS : OCCL_ERROR_NO_MEMORY;
@@ -56,19 +65,53 @@ static enum occl_result move(const void *from, void *to, size_t count, enum occl
     return OCCL_SUCCESS;
 }
 
+static const struct occl_small_float *small_float(enum occl_type type) {
+    return type == OCCL_FLOAT16      ? &occl_float16
+           : type == OCCL_BFLOAT16   ? &occl_bfloat16
+           : type == OCCL_FLOAT8E4M3 ? &occl_float8e4m3
+           : type == OCCL_FLOAT8E5M2 ? &occl_float8e5m2
+                                     : NULL;
+}
+
+/* The operators that change even a single rank's element. */
+static void alone(void *buffer, size_t i, enum occl_type type, enum occl_redop op,
+                  const struct occl_op_attr *attr) {
+    size_t width = occl_values_bytes(type);
+    const struct occl_small_float *small = small_float(type);
+    uint64_t bits = 0;
+    memcpy(&bits, (char *)buffer + i * width, width);
+    if (op != OCCL_PREMULSUM)
+        bits = bits != 0;
+    else if (type == OCCL_FLOAT32)
+        ((float *)buffer)[i] *= *(const float *)attr->factor;
+    else if (type == OCCL_FLOAT64)
+        ((double *)buffer)[i] *= *(const double *)attr->factor;
+    else if (small)
+        bits = occl_small_float_from(small, occl_small_float_to(small, (uint32_t)bits) *
+                                                *(const float *)attr->factor);
+    else
+        bits *= *(const uint64_t *)attr->factor;
+    if (op != OCCL_PREMULSUM || (type != OCCL_FLOAT32 && type != OCCL_FLOAT64))
+        memcpy((char *)buffer + i * width, &bits, width);
+}
+
 enum occl_result occl_all_reduce(const void *sendbuf, void *recvbuf, size_t count,
                                  enum occl_type type, enum occl_redop op, struct occl_comm comm,
                                  const struct occl_op_attr *attr,
                                  struct occl_request *out_request) {
-    (void)op;
     (void)comm;
     const char *refused = getenv("FAKE_REFUSED");
     if (count > 1 && getenv("FAKE_ERROR"))
         return OCCL_ERROR_PEER_FAILED;
     if (refused && attr && attr->priority == atoi(refused))
         return OCCL_ERROR_PEER_FAILED;
-    return move(sendbuf, recvbuf, count, type, out_request);
+    enum occl_result result = move(sendbuf, recvbuf, count, type, out_request);
+    if (op == OCCL_PREMULSUM || (op >= OCCL_LAND && op <= OCCL_LXOR))
+        for (size_t i = 0; i < count; i++)
+            alone(recvbuf, i, type, op, attr);
+    return result;
 }
+/* With a single rank all of these are copies; one that reduces is an all-reduce. */
 enum occl_result occl_broadcast(const void *sendbuf, void *recvbuf, size_t count,
                                 enum occl_type type, int root, struct occl_comm comm,
                                 const struct occl_op_attr *attr, struct occl_request *out_request) {
@@ -77,6 +120,45 @@ enum occl_result occl_broadcast(const void *sendbuf, void *recvbuf, size_t count
     (void)attr;
     return move(sendbuf, recvbuf, count, type, out_request);
 }
+enum occl_result occl_reduce(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                             enum occl_redop op, int root, struct occl_comm comm,
+                             const struct occl_op_attr *attr, struct occl_request *out_request) {
+    (void)root;
+    return occl_all_reduce(sendbuf, recvbuf, count, type, op, comm, attr, out_request);
+}
+enum occl_result occl_reduce_scatter(const void *sendbuf, void *recvbuf, size_t count,
+                                     enum occl_type type, enum occl_redop op, struct occl_comm comm,
+                                     const struct occl_op_attr *attr,
+                                     struct occl_request *out_request) {
+    return occl_all_reduce(sendbuf, recvbuf, count, type, op, comm, attr, out_request);
+}
+enum occl_result occl_scan(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                           enum occl_redop op, struct occl_comm comm,
+                           const struct occl_op_attr *attr, struct occl_request *out_request) {
+    return occl_all_reduce(sendbuf, recvbuf, count, type, op, comm, attr, out_request);
+}
+enum occl_result occl_all_gather(const void *sendbuf, void *recvbuf, size_t count,
+                                 enum occl_type type, struct occl_comm comm,
+                                 const struct occl_op_attr *attr,
+                                 struct occl_request *out_request) {
+    return occl_broadcast(sendbuf, recvbuf, count, type, 0, comm, attr, out_request);
+}
+enum occl_result occl_all_to_all(const void *sendbuf, void *recvbuf, size_t count,
+                                 enum occl_type type, struct occl_comm comm,
+                                 const struct occl_op_attr *attr,
+                                 struct occl_request *out_request) {
+    return occl_broadcast(sendbuf, recvbuf, count, type, 0, comm, attr, out_request);
+}
+enum occl_result occl_gather(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                             int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                             struct occl_request *out_request) {
+    return occl_broadcast(sendbuf, recvbuf, count, type, root, comm, attr, out_request);
+}
+enum occl_result occl_scatter(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                              int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                              struct occl_request *out_request) {
+    return occl_broadcast(sendbuf, recvbuf, count, type, root, comm, attr, out_request);
+}
 enum occl_result occl_barrier(struct occl_comm comm, const struct occl_op_attr *attr,
                               struct occl_request *out_request) {
     (void)comm;
@@ -84,6 +166,27 @@ enum occl_result occl_barrier(struct occl_comm comm, const struct occl_op_attr *
     if (out_request)
         out_request->handle = 1;
     return OCCL_SUCCESS;
+}
+enum occl_result occl_fan_in(int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                             struct occl_request *out_request) {
+    (void)root;
+    return occl_barrier(comm, attr, out_request);
+}
+enum occl_result occl_fan_out(int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                              struct occl_request *out_request) {
+    (void)root;
+    return occl_barrier(comm, attr, out_request);
+}
+/* Rank 0 gets nothing. */
+enum occl_result occl_exscan(const void *sendbuf, void *recvbuf, size_t count, enum occl_type type,
+                             enum occl_redop op, struct occl_comm comm,
+                             const struct occl_op_attr *attr, struct occl_request *out_request) {
+    (void)sendbuf;
+    (void)recvbuf;
+    (void)count;
+    (void)type;
+    (void)op;
+    return occl_barrier(comm, attr, out_request);
 }
 enum occl_result occl_send(const void *sendbuf, size_t count, enum occl_type type, int peer,
                            struct occl_comm comm, const struct occl_op_attr *attr,
@@ -102,6 +205,14 @@ enum occl_result occl_recv(void *recvbuf, size_t count, enum occl_type type, int
     (void)type;
     (void)peer;
     return occl_barrier(comm, attr, out_request);
+}
+
+enum occl_result occl_wait(struct occl_request request) {
+    return request.handle ? OCCL_SUCCESS : OCCL_ERROR_HANDLE;
+}
+enum occl_result occl_test(struct occl_request request, int *out_done) {
+    *out_done = 1;
+    return occl_wait(request);
 }
 enum occl_result occl_wait_all(const struct occl_request *requests, int count) {
     for (int i = 0; i < count; i++)

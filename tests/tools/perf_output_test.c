@@ -202,9 +202,31 @@ static void wrong_flags_are_2(void **state) {
         {"-b 8 -e 4 all_reduce", "-e wants a size of at least that of -b, 8, found 4"},
         {"-f 1 all_reduce", "-f wants a number above 1, found '1'"},
         {"-n 0 all_reduce", "-n wants a number from 1 to 100000000, found '0'"},
-        {"-d float128 all_reduce", "-d wants int32, int64, half, bfloat16, float, double or all, "
-                                   "found 'float128'"},
-        {"-o prodsum all_reduce", "-o wants sum, min, max, avg or all, found 'prodsum'"},
+        {"-d float128 all_reduce", "or all, found 'float128'"},
+        {"-d float,,half all_reduce", "or all, found ''"},
+        {"-d float,quad,half all_reduce", "or all, found 'quad'"},
+        {"-o prodsum all_reduce", "-o wants sum, prod, min, max, avg, premulsum, band, bor, bxor, "
+                                  "land, lor, lxor, minloc, maxloc or all, found 'prodsum'"},
+        {"-d float -o minloc all_reduce", "-o minloc is not defined for -d float"},
+        {"-d int_int -o sum reduce", "-o sum is not defined for -d int_int"},
+        {"-d float,half -o sum,bxor scan", "-o bxor is not defined for -d float"},
+        {"-M 2 all_reduce", "-M wants MOD, DIV, AND or OR and a number up to 65535, found '2'"},
+        {"-M MOD0 all_reduce", "-M wants MOD, DIV, AND or OR and a number"},
+        {"-M %2x all_reduce", "-M wants MOD, DIV, AND or OR and a number"},
+        {"-M %2 --jobs 2 all_reduce", "--jobs is expected without -M and --background"},
+        {"-M %2 --background all_reduce,1K all_reduce", "-M is expected without --background"},
+        {"--style mpi all_reduce", "--style wants nccl or osu, found 'mpi'"},
+        {"--style osu --json all_reduce", "--style osu is a form of text"},
+        {"--percentiles p50,p75 all_reduce", "--percentiles wants p50, p90, p99 or p999, found "
+                                             "'p75'"},
+        {"--background barrier,8 all_reduce", "--background wants a collective operation with "
+                                              "data, found 'barrier'"},
+        {"--background all_reduce all_reduce", "--background wants OP,SIZE[,CLASS[,N]], found"},
+        {"--background all_reduce,1M,low all_reduce", "--background wants bulk, normal, high or "
+                                                      "urgent, found 'low'"},
+        {"--background all_reduce,1M,bulk,0 all_reduce", "--background wants a number from 1"},
+        {"--report picture.png all_reduce", "--report wants a name that ends with .svg or .html, "
+                                            "found 'picture.png'"},
         {"-r 1 -b 8 broadcast", "root 1, but there are 1 ranks"},
         {"--csv --json all_reduce", "one form of output is expected, found --csv and --json"},
         {"--memory both all_reduce", "--memory wants zero-copy or any, found 'both'"},
@@ -239,6 +261,15 @@ static void help_names_every_flag_and_its_values(void **state) {
                 "urgent; one for all jobs, or one for each (default: the job's)");
     HAS(r->out, "-z 0|1");
     HAS(r->out, "--memory=zero-copy|any");
+    HAS(r->out, "f8e4m3, f8e5m2, float_int, double_long, int_int, long_long or all");
+    HAS(r->out, "land, lor, lxor, minloc, maxloc or all");
+    HAS(r->out, "-M, --split=MOD N|DIV N|AND MASK|OR MASK");
+    HAS(r->out, "--style=nccl|osu");
+    HAS(r->out, "--percentiles=p50,p90,p99,p999");
+    HAS(r->out, "--interval");
+    HAS(r->out, "--background=OP,SIZE[,CLASS[,N]]");
+    HAS(r->out, "--report=FILE.svg|FILE.html");
+    HAS(r->out, "fan_out every rank waits for the root");
     HAS(r->out, "Operations: all_reduce");
     HAS(r->out, "Exit status: 0 fine");
 }
@@ -247,13 +278,154 @@ static void sweeps_cover_types_reductions_and_steps(void **state) {
     (void)state;
     const struct shell_result *r =
         shell_expect(0, "%s --json -d all -o all -b 8 -e 24 -i 8 all_reduce | wc -l", perf);
-    assert_string_equal(r->out, "72\n"); /* 6 x 4 x 3 */
+    assert_string_equal(r->out, "420\n"); /* 140 pairs that are defined x 3 sizes */
+    r = shell_expect(0, "%s --json -d all -o sum -b 8 all_reduce | wc -l", perf);
+    assert_string_equal(r->out, "14\n");
+    r = shell_expect(0, "%s --json -d float,int_int -o all -b 8 reduce | wc -l", perf);
+    assert_string_equal(r->out, "8\n");
+    r = shell_expect(0, "%s --json -d all -b 8 -e 8 gather | wc -l", perf);
+    assert_string_equal(r->out, "18\n"); /* nothing is reduced: all types, once each */
     r = shell_expect(0, "%s --json -N 3 -b 8 all_reduce | wc -l", perf);
     assert_string_equal(r->out, "3\n");
     r = shell_expect(0, "%s --json -b 8 -e 1M -f 2 barrier | wc -l", perf);
     assert_string_equal(r->out, "1\n"); /* it has no size */
     r = shell_expect(0, "%s -b 10 -d double all_reduce", perf);
     HAS(data_line(r->out, 0), "           8             1    double"); /* rounded down, visibly */
+}
+
+/* Every operation with every type and operator that it has, in both placements: no value is wrong,
+ * and none is said to be right that is not. */
+static void all_operations_are_checked(void **state) {
+    (void)state;
+    static const struct {
+        const char *op;
+        int rows;
+    } ops[] = {{"all_reduce", 140},     {"broadcast", 18},  {"reduce", 140}, {"all_gather", 18},
+               {"reduce_scatter", 140}, {"all_to_all", 18}, {"gather", 18},  {"scatter", 18},
+               {"scan", 140},           {"exscan", 140},    {"barrier", 1},  {"fan_in", 1},
+               {"fan_out", 1}};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
+        const struct shell_result *r =
+            shell_expect(0, "%s --json -d all -o all -b 240 -n 1 -w 0 %s | grep -c '\"wrong\":0,'",
+                         perf, ops[i].op);
+        assert_int_equal(atoi(r->out), ops[i].rows);
+        if (ops[i].rows > 1 && strcmp(ops[i].op, "exscan") != 0)
+            (void)shell_expect(1, "FAKE_WRONG=1 %s -b 240 -n 1 %s", perf, ops[i].op);
+    }
+}
+
+static void osu_style_has_the_columns_of_osu(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(0, "%s --style osu -b 8 -e 32 allreduce", perf);
+    HAS(r->out,
+        "# OSU-style all_reduce Latency Test of occl-perf: 1 ranks, datatype float, op sum");
+    HAS(r->out, "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n");
+    for (int i = 0; i < 3; i++) {
+        unsigned size;
+        double mean, least, most;
+        int iterations;
+        assert_int_equal(sscanf(data_line(r->out, i), "%u %lf %lf %lf %d", &size, &mean, &least,
+                                &most, &iterations),
+                         5);
+        assert_int_equal(size, 8 << i);
+        assert_int_equal(iterations, 100);
+        assert_true(mean == least && mean == most); /* of one rank */
+    }
+    assert_null(data_line(r->out, 3));
+    assert_null(strstr(r->out, "Avg bus"));
+    r = shell_expect(0, "%s --style osu --percentiles p50,p999 -d all -b 8 -n 3 bcast", perf);
+    HAS(r->out, "Iterations         p50(us)        p999(us)");
+    HAS(data_line(r->out, 0), "           3  ");
+    r = shell_expect(0, "%s --style osu gather | grep -c '^[0-9]'", perf);
+    assert_string_equal(r->out, "19\n"); /* 4 to 1M */
+    r = shell_expect(0, "%s --style osu barrier", perf);
+    HAS(r->out, "         100\n");
+    (void)shell_expect(1, "FAKE_WRONG=1 %s --style osu -b 1K allreduce", perf);
+}
+
+static void percentiles_and_interval_are_columns(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(
+        0, "%s --percentiles p90,p999 --interval -n 100 -b 8 -J %s/rows all_reduce", perf, folder);
+    HAS(r->out, "#wrong      p90     p999      var    low95   high95     time");
+    char *text = strdup(data_line(r->out, 0));
+    json_t *row = shell_json(shell_expect(0, "cat %s/rows", folder));
+    static const char *const order[] = {"min_us", "p50_us",  "p90_us",
+                                        "p99_us", "p999_us", "max_us"};
+    for (size_t i = 1; i < sizeof order / sizeof order[0]; i++)
+        assert_true(number(row, order[i - 1]) <= number(row, order[i]));
+    assert_true(number(row, "median_low_us") <= number(row, "p50_us"));
+    assert_true(number(row, "median_high_us") >= number(row, "p50_us"));
+    assert_true(number(row, "variation") >= 0);
+    char expected[64];
+    (void)snprintf(expected, sizeof expected, "  %7.2f  %7.2f  %7.2f", number(row, "p90_us"),
+                   number(row, "p999_us"), number(row, "variation"));
+    HAS(text, expected);
+    json_decref(row);
+    free(text);
+    HAS(shell_expect(0, "%s --percentiles p99 -I -b 8 barrier", perf)->out,
+        "#wrong      min      max      p99      var     time");
+}
+
+/* The fake has one rank: one group, but all that a split does is done. */
+static void a_split_and_a_load_are_reported(void **state) {
+    (void)state;
+    json_t *row = shell_json(shell_expect(0, "%s --json -M %%2 -b 1K all_reduce", perf));
+    assert_int_equal(number(row, "group"), 0);
+    assert_int_equal(number(row, "groups"), 1);
+    assert_true(json_is_null(json_object_get(row, "loaded")));
+    assert_true(json_is_null(json_object_get(row, "background")));
+    json_decref(row);
+    (void)shell_expect(0, "NCCL_TESTS_SPLIT='div 4' %s -b 1K all_reduce", perf);
+    (void)shell_expect(2, "NCCL_TESTS_SPLIT='div' %s -b 1K all_reduce", perf);
+    row = shell_json(
+        shell_expect(0, "%s --json --background reduce,64K,normal,3 -b 1K all_reduce", perf));
+    const json_t *load = json_object_get(row, "background");
+    assert_string_equal(json_string_value(json_object_get(load, "op")), "reduce");
+    assert_string_equal(json_string_value(json_object_get(load, "priority")), "normal");
+    assert_int_equal(number(load, "bytes"), 65536);
+    assert_int_equal(number(load, "in_flight"), 3);
+    assert_int_equal(number(load, "wrong"), 0);
+    assert_true(number(load, "ops") >= 20);
+    assert_int_equal(number(json_object_get(row, "loaded"), "wrong"), 0);
+    assert_string_equal(json_string_value(json_object_get(row, "priority")), "high");
+    json_decref(row);
+    const struct shell_result *r =
+        shell_expect(0, "%s --background all_gather,64K -b 1K -p urgent all_reduce", perf);
+    HAS(r->out, "# beside all_gather of 65536 B, bulk, 2 in flight: time ");
+    /* A wrong value in the load is a wrong value. */
+    row = shell_json(
+        shell_expect(1, "FAKE_WRONG=1 %s --json --background broadcast,1K -b 8 barrier", perf));
+    assert_int_equal(number(json_object_get(row, "background"), "wrong"), 2);
+    assert_int_equal(number(row, "wrong"), 0);
+    json_decref(row);
+}
+
+static void a_report_is_a_picture_or_a_page(void **state) {
+    (void)state;
+    static const char *const names[] = {"r.svg", "r.html"};
+    for (int i = 0; i < 2; i++) {
+        (void)shell_expect(0,
+                           "%s --report %s/%s -b 8 -e 1M -f 8 -d float,double --background "
+                           "broadcast,1K all_reduce",
+                           perf, folder, names[i]);
+        const struct shell_result *r = shell_expect(0, "cat %s/%s", folder, names[i]);
+        HAS(r->out, "all_reduce, 1 ranks: mean time and (thin) p99, us");
+        HAS(r->out, ">float sum</text>");
+        HAS(r->out, ">double sum, in place</text>");
+        HAS(r->out, ">double sum, beside the load</text>");
+        assert_null(strstr(r->out, "nan"));
+        assert_null(strstr(r->out, "inf\""));
+        /* Two types, three placements, mean and 99th percentile, and the bandwidth (1 rank: 0). */
+        r = shell_expect(0, "grep -c '<polyline' %s/%s", folder, names[i]);
+        assert_string_equal(r->out, "18\n");
+        r = shell_expect(0, "grep -c '<circle' %s/%s", folder, names[i]);
+        assert_string_equal(r->out, "36\n"); /* six sizes */
+    }
+    HAS(shell_expect(0, "cat %s/r.html", folder)->out, "<tr><td>8<td>2<td>float<td>sum<td>-1");
+    (void)shell_expect(0, "%s --report %s/b.svg barrier", perf, folder);
+    HAS(shell_expect(1, "%s --report %s/none/r.svg -b 8 all_reduce", perf, folder)->err,
+        "none/r.svg: No such file or directory");
 }
 
 static void several_jobs_have_a_row_each_and_a_total(void **state) {
@@ -326,6 +498,11 @@ int main(void) {
         CASE(wrong_flags_are_2),
         CASE(help_names_every_flag_and_its_values),
         CASE(sweeps_cover_types_reductions_and_steps),
+        CASE(all_operations_are_checked),
+        CASE(osu_style_has_the_columns_of_osu),
+        CASE(percentiles_and_interval_are_columns),
+        CASE(a_split_and_a_load_are_reported),
+        CASE(a_report_is_a_picture_or_a_page),
         CASE(several_jobs_have_a_row_each_and_a_total),
         CASE(each_job_has_the_class_it_was_given),
         CASE(time_limit_and_expected_bandwidth),

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "tools/perf/formulas.h"
+#include "tools/perf/small_floats.h"
 #include "tools/perf/values.h"
 
 static void assert_close(double found, double expected) {
@@ -47,6 +48,16 @@ static void quantiles_are_by_nearest_rank(void **state) {
     assert_close(occl_perf_quantile(samples, 1, 0.99), 1);
     assert_close(occl_perf_quantile(samples, 0, 0.5), 0);
     assert_close(occl_perf_mean(samples, 100), 50.5);
+    /* The median of 100 lies between the 40th and the 61st with 95 %. */
+    size_t low, high;
+    occl_perf_median_interval(100, &low, &high);
+    assert_int_equal(low, 39);
+    assert_int_equal(high, 60);
+    occl_perf_median_interval(1, &low, &high);
+    assert_int_equal(low + high, 0);
+    occl_perf_median_interval(5, &low, &high);
+    assert_int_equal(low, 0);
+    assert_int_equal(high, 4);
     const double equal[] = {3, 3, 3};
     assert_close(occl_perf_variation(equal, 3), 0);
     const double two[] = {1, 3};
@@ -77,15 +88,18 @@ static void a_sweep_never_stands_still(void **state) {
     assert_int_equal(occl_perf_next_size(5, 1, 0), 6);
 }
 
-static const enum occl_type types[] = {OCCL_INT32,    OCCL_INT64,   OCCL_FLOAT16,
-                                       OCCL_BFLOAT16, OCCL_FLOAT32, OCCL_FLOAT64};
-static const enum occl_redop redops[] = {OCCL_SUM, OCCL_MIN, OCCL_MAX, OCCL_AVG};
+static const enum occl_type types[] = {
+    OCCL_INT8,          OCCL_UINT8,       OCCL_INT16,      OCCL_UINT16,     OCCL_INT32,
+    OCCL_UINT32,        OCCL_INT64,       OCCL_UINT64,     OCCL_FLOAT16,    OCCL_BFLOAT16,
+    OCCL_FLOAT32,       OCCL_FLOAT64,     OCCL_FLOAT8E4M3, OCCL_FLOAT8E5M2, OCCL_FLOAT32_INT32,
+    OCCL_FLOAT64_INT64, OCCL_INT32_INT32, OCCL_INT64_INT64};
+#define TYPES (sizeof types / sizeof types[0])
 
-static uint64_t period_a[OCCL_VALUES_PERIOD], period_b[OCCL_VALUES_PERIOD];
+static uint64_t period_a[2 * OCCL_VALUES_PERIOD], period_b[2 * OCCL_VALUES_PERIOD];
 
 static void inputs_depend_on_rank_and_seed(void **state) {
     (void)state;
-    for (size_t t = 0; t < 6; t++) {
+    for (size_t t = 0; t < TYPES; t++) {
         size_t bytes = OCCL_VALUES_PERIOD * occl_values_bytes(types[t]);
         occl_values_input(types[t], 0, 1, period_a);
         occl_values_input(types[t], 0, 1, period_b);
@@ -99,10 +113,13 @@ static void inputs_depend_on_rank_and_seed(void **state) {
 
 static void reduction_of_one_rank_is_its_input(void **state) {
     (void)state;
-    for (size_t t = 0; t < 6; t++) {
-        for (size_t o = 0; o < 4; o++) {
+    for (size_t t = 0; t < TYPES; t++) {
+        for (enum occl_redop op = OCCL_SUM; op <= OCCL_MAXLOC; op++) {
+            bool changes = op == OCCL_PREMULSUM || (op >= OCCL_LAND && op <= OCCL_LXOR);
+            if (changes || !occl_values_defined(types[t], op))
+                continue;
             occl_values_input(types[t], 0, 5, period_a);
-            occl_values_reduce(types[t], redops[o], 1, 5, period_b);
+            occl_values_reduce(types[t], op, 1, 5, period_b);
             assert_memory_equal(period_a, period_b,
                                 OCCL_VALUES_PERIOD * occl_values_bytes(types[t]));
         }
@@ -147,6 +164,175 @@ static void reductions_follow_the_rules(void **state) {
     for (int i = 0; i < OCCL_VALUES_PERIOD; i++)
         for (int rank = 0; rank < RANKS; rank++)
             assert_true(outf[i] <= inf[rank][i]);
+}
+
+static void operators_are_defined_as_the_header_says(void **state) {
+    (void)state;
+    int defined = 0;
+    for (size_t t = 0; t < TYPES; t++)
+        for (enum occl_redop op = OCCL_SUM; op <= OCCL_MAXLOC; op++)
+            defined += occl_values_defined(types[t], op);
+    assert_int_equal(defined, 8 * 12 + 6 * 6 + 4 * 2);
+    assert_true(occl_values_defined(OCCL_FLOAT8E4M3, OCCL_PREMULSUM));
+    assert_false(occl_values_defined(OCCL_FLOAT32, OCCL_BAND));
+    assert_false(occl_values_defined(OCCL_FLOAT32, OCCL_MINLOC));
+    assert_false(occl_values_defined(OCCL_INT32_INT32, OCCL_SUM));
+    assert_true(occl_values_defined(OCCL_INT32_INT32, OCCL_MAXLOC));
+}
+
+/* Three ranks in int8, where nearly everything wraps, by a reader's arithmetic. */
+static void integers_wrap_and_have_bits(void **state) {
+    (void)state;
+    static int8_t in[3][OCCL_VALUES_PERIOD];
+    int8_t *out = (int8_t *)period_a;
+    int seen_zero = 0, seen_one = 0;
+    for (int rank = 0; rank < 3; rank++)
+        occl_values_input(OCCL_INT8, rank, 4, in[rank]);
+    for (enum occl_redop op = OCCL_SUM; op <= OCCL_LXOR; op++) {
+        occl_values_reduce(OCCL_INT8, op, 3, 4, out);
+        for (int i = 0; i < OCCL_VALUES_PERIOD; i++) {
+            int a = in[0][i], b = in[1][i], c = in[2][i];
+            int low = a < b ? a : b, high = a < b ? b : a;
+            const int expected[] = {
+                [OCCL_SUM] = a + b + c,           [OCCL_PROD] = a * b * c,
+                [OCCL_MAX] = high > c ? high : c, [OCCL_MIN] = low < c ? low : c,
+                [OCCL_AVG] = (a + b + c) / 3,     [OCCL_PREMULSUM] = -4 * a - b + 2 * c,
+                [OCCL_BAND] = a & b & c,          [OCCL_BOR] = a | b | c,
+                [OCCL_BXOR] = a ^ b ^ c,          [OCCL_LAND] = a && b && c,
+                [OCCL_LOR] = a || b || c,         [OCCL_LXOR] = (a != 0) ^ (b != 0) ^ (c != 0),
+            };
+            assert_int_equal(out[i], (int8_t)(uint8_t)expected[op]);
+            seen_zero += op == OCCL_LOR && out[i] == 0;
+            seen_one += op == OCCL_LAND && out[i] == 1;
+        }
+    }
+    assert_true(seen_zero > 0 && seen_one > 0);
+    /* Unsigned: the same bits are large numbers. */
+    static uint8_t natural[2][OCCL_VALUES_PERIOD];
+    uint8_t *found = (uint8_t *)period_b;
+    occl_values_input(OCCL_UINT8, 0, 4, natural[0]);
+    occl_values_input(OCCL_UINT8, 1, 4, natural[1]);
+    occl_values_reduce(OCCL_UINT8, OCCL_AVG, 2, 4, found);
+    for (int i = 0; i < OCCL_VALUES_PERIOD; i++)
+        assert_int_equal(found[i], (natural[0][i] + natural[1][i]) / 2);
+}
+
+static void pairs_tie_at_the_lowest_index(void **state) {
+    (void)state;
+    struct located {
+        int32_t value, index;
+    };
+    static struct located in[4][OCCL_VALUES_PERIOD];
+    struct located *least = (struct located *)(void *)period_a;
+    int ties = 0;
+    for (int rank = 0; rank < 4; rank++)
+        occl_values_input(OCCL_INT32_INT32, rank, 6, in[rank]);
+    occl_values_reduce(OCCL_INT32_INT32, OCCL_MINLOC, 4, 6, least);
+    for (int i = 0; i < OCCL_VALUES_PERIOD; i++) {
+        bool is_ranks = false;
+        for (int rank = 0; rank < 4; rank++) {
+            const struct located *own = &in[rank][i];
+            assert_true(least[i].value <= own->value);
+            if (least[i].value == own->value)
+                assert_true(least[i].index <= own->index);
+            ties += least[i].value == own->value && least[i].index < own->index;
+            is_ranks = is_ranks || memcmp(own, &least[i], sizeof *own) == 0;
+        }
+        assert_true(is_ranks);
+    }
+    assert_true(ties > 100);
+    /* The same data in another type: halves, and a wide index. */
+    double *wide = (double *)period_b;
+    occl_values_reduce(OCCL_FLOAT64_INT64, OCCL_MINLOC, 4, 6, wide);
+    for (int i = 0; i < OCCL_VALUES_PERIOD; i++) {
+        int64_t index;
+        memcpy(&index, &wide[2 * i + 1], sizeof index);
+        assert_true(wide[2 * i] == least[i].value * 0.5);
+        assert_int_equal(index, least[i].index);
+    }
+}
+
+/* Every number of a small type is its own nearest one; and the ends of the scale, by hand. */
+static void small_floats_are_what_their_bits_say(void **state) {
+    (void)state;
+    const struct occl_small_float *forms[] = {&occl_float16, &occl_bfloat16, &occl_float8e4m3,
+                                              &occl_float8e5m2};
+    for (int f = 0; f < 4; f++) {
+        int bits = forms[f]->exponent_bits + forms[f]->mantissa_bits;
+        for (uint32_t code = 0; code < 2u << bits; code++) {
+            float value = occl_small_float_to(forms[f], code);
+            if (!isnan(value))
+                assert_int_equal(occl_small_float_from(forms[f], value), code);
+        }
+        assert_true(occl_small_float_to(forms[f], 1u << bits) == 0);
+        assert_int_equal(occl_small_float_from(forms[f], NAN), forms[f]->nan);
+        assert_int_equal(occl_small_float_from(forms[f], -(float)INFINITY),
+                         f == 2 ? 0x7fu : forms[f]->overflow | 1u << bits);
+    }
+    assert_true(occl_small_float_to(&occl_float16, 0x3c00) == 1.0f);
+    assert_true(occl_small_float_to(&occl_float16, 0x0001) == 0x1p-24f);
+    assert_true(occl_small_float_to(&occl_bfloat16, 0xc040) == -3.0f);
+    assert_true(occl_small_float_to(&occl_float8e4m3, 0x7e) == 448.0f);
+    assert_int_equal(occl_small_float_from(&occl_float8e4m3, 464.0f), 0x7e); /* a tie, to even */
+    assert_int_equal(occl_small_float_from(&occl_float8e4m3, 465.0f), 0x7f);
+    assert_int_equal(occl_small_float_from(&occl_float8e4m3, -465.0f), 0x7f);
+    assert_int_equal(occl_small_float_from(&occl_float8e4m3, 0x1p-9f), 0x01);
+    assert_int_equal(occl_small_float_from(&occl_float8e4m3, -0x1p-10f), 0x80);
+    assert_int_equal(occl_small_float_from(&occl_float8e4m3, 0x1.1p-10f), 0x01);
+    assert_true(occl_small_float_to(&occl_float8e5m2, 0x7b) == 57344.0f);
+    assert_int_equal(occl_small_float_from(&occl_float8e5m2, 61440.0f), 0x7c); /* a tie, to even */
+    assert_int_equal(occl_small_float_from(&occl_float8e5m2, 61439.0f), 0x7b);
+}
+
+/* Zeros of both signs are in the data: -0 is below +0, and the sum of -0 and +0 is +0. */
+static void zeros_have_signs(void **state) {
+    (void)state;
+    static float in[2][OCCL_VALUES_PERIOD];
+    float *out = (float *)period_a;
+    int seen = 0;
+    for (int rank = 0; rank < 2; rank++)
+        occl_values_input(OCCL_FLOAT32, rank, 2, in[rank]);
+    for (enum occl_redop op = OCCL_SUM; op <= OCCL_MIN; op++) {
+        occl_values_reduce(OCCL_FLOAT32, op, 2, 2, out);
+        for (int i = 0; i < OCCL_VALUES_PERIOD; i++) {
+            if (in[0][i] != 0 || in[1][i] != 0)
+                continue;
+            seen++;
+            assert_true(!signbit(in[0][i]) && signbit(in[1][i]));
+            assert_int_equal(signbit(out[i]) != 0, op == OCCL_MIN || op == OCCL_PROD);
+        }
+    }
+    assert_true(seen > 0);
+}
+
+/* The three types of factors, and rounding once: in float32 for what is smaller. */
+static void factors_multiply_each_rank(void **state) {
+    (void)state;
+    static uint16_t in[3][OCCL_VALUES_PERIOD];
+    static double wide[3][OCCL_VALUES_PERIOD];
+    uint16_t *out = (uint16_t *)period_a;
+    double *sum = (double *)period_b;
+    for (int rank = 0; rank < 3; rank++) {
+        occl_values_input(OCCL_FLOAT16, rank, 8, in[rank]);
+        occl_values_input(OCCL_FLOAT64, rank, 8, wide[rank]);
+    }
+    occl_values_reduce(OCCL_FLOAT16, OCCL_PREMULSUM, 3, 8, out);
+    occl_values_reduce(OCCL_FLOAT64, OCCL_PREMULSUM, 3, 8, sum);
+    for (int i = 0; i < OCCL_VALUES_PERIOD; i++) {
+        float narrow_sum = 0;
+        double wide_sum = 0;
+        for (int rank = 0; rank < 3; rank++) {
+            float term = occl_small_float_to(&occl_float16, in[rank][i]) *
+                         occl_values_factor_of(OCCL_FLOAT16, rank).single;
+            double wide_term = wide[rank][i] * occl_values_factor_of(OCCL_FLOAT64, rank).wide;
+            narrow_sum = rank ? narrow_sum + term : term;
+            wide_sum = rank ? wide_sum + wide_term : wide_term;
+        }
+        assert_int_equal(out[i], occl_small_float_from(&occl_float16, narrow_sum));
+        assert_memory_equal(&sum[i], &wide_sum, sizeof wide_sum);
+    }
+    assert_true(occl_values_factor_of(OCCL_UINT64, 1).natural == 5);
+    assert_true(occl_values_factor_of(OCCL_INT64, 0).integer == -4);
 }
 
 /* Sums of few bfloat16 values are exact in a double: the result must be the nearest bfloat16. */
@@ -201,8 +387,8 @@ static void filling_and_counting_agree(void **state) {
                                     OCCL_VALUES_PERIOD,
                                     OCCL_VALUES_PERIOD + 1,
                                     3 * OCCL_VALUES_PERIOD + 11};
-    char *buffer = malloc(4 * OCCL_VALUES_PERIOD_BYTES);
-    for (size_t t = 0; t < 6; t++) {
+    char *buffer = malloc((size_t)4 * OCCL_VALUES_PERIOD_BYTES);
+    for (size_t t = 0; t < TYPES; t++) {
         size_t width = occl_values_bytes(types[t]);
         occl_values_input(types[t], 2, 1, period_a);
         for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
@@ -214,6 +400,18 @@ static void filling_and_counting_agree(void **state) {
             buffer[(counts[c] - 1) * width] ^= 2;
             assert_int_equal(occl_values_count_wrong(types[t], period_a, buffer, counts[c]), 2);
         }
+    }
+    /* From the middle of the period on, over its end. */
+    occl_values_input(OCCL_INT32, 2, 1, period_a);
+    for (size_t first = 0; first < 3 * OCCL_VALUES_PERIOD; first += 4000) {
+        occl_values_fill_from(OCCL_INT32, period_a, first, buffer, 5000);
+        for (size_t i = 0; i < 5000; i += 77)
+            assert_memory_equal(buffer + 4 * i,
+                                (char *)period_a + 4 * ((first + i) % OCCL_VALUES_PERIOD), 4);
+        assert_int_equal(occl_values_count_wrong_from(OCCL_INT32, period_a, first, buffer, 5000),
+                         0);
+        assert_true(occl_values_count_wrong_from(OCCL_INT32, period_a, first + 1, buffer, 5000) >
+                    4000);
     }
     /* Two blocks of a power of two that changed places are seen. */
     occl_values_input(OCCL_INT32, 2, 1, period_a);
@@ -235,6 +433,12 @@ int main(void) {
         cmocka_unit_test(inputs_depend_on_rank_and_seed),
         cmocka_unit_test(reduction_of_one_rank_is_its_input),
         cmocka_unit_test(reductions_follow_the_rules),
+        cmocka_unit_test(operators_are_defined_as_the_header_says),
+        cmocka_unit_test(integers_wrap_and_have_bits),
+        cmocka_unit_test(pairs_tie_at_the_lowest_index),
+        cmocka_unit_test(small_floats_are_what_their_bits_say),
+        cmocka_unit_test(zeros_have_signs),
+        cmocka_unit_test(factors_multiply_each_rank),
         cmocka_unit_test(sixteen_bit_floats_round_to_nearest_even),
         cmocka_unit_test(filling_and_counting_agree),
     };

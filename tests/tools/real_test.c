@@ -73,25 +73,62 @@ static void runs_at_once_share_the_daemon(void **state) {
 
 static void occl_perf_checks_results_under_the_launcher(void **state) {
     (void)state;
-    static const char *const ops[] = {"all_reduce", "broadcast", "sendrecv", "barrier"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const ops[] = {"all_reduce",     "broadcast",  "reduce",  "all_gather",
+                                      "reduce_scatter", "all_to_all", "gather",  "scatter",
+                                      "barrier",        "fan_in",     "fan_out", "sendrecv"};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         const struct shell_result *r =
-            shell_expect(0, "%s -n 3 %s --json -c 1 -b 8 -e 64K -f 32 %s >%s/rows", launch,
-                         shell_file("tools/perf/occl-perf"), ops[i], folder);
+            shell_expect(0, "%s -n 3 %s --json -c 1 -b 24 -e 64K -f 32 -n 3 -r -1 %s >%s/rows",
+                         launch, shell_file("tools/perf/occl-perf"), ops[i], folder);
         assert_string_equal(r->err, "");
         json_t *row = shell_json(shell_expect(0, "head -n 1 %s/rows", folder));
         assert_string_equal(json_string_value(json_object_get(row, "op")), ops[i]);
         assert_int_equal(json_integer_value(json_object_get(row, "ranks")), 3);
+        assert_int_equal(json_integer_value(json_object_get(row, "wrong")), 0);
         assert_true(json_is_number(json_object_get(row, "daemon_cpu_us")));
         assert_true(json_is_number(json_object_get(row, "switches")));
         json_decref(row);
     }
     json_t *row = shell_json(shell_expect(
         0,
-        "%s -n 2 %s --json -d all -o all --memory any --nonblocking -m 3 -b 1000 all_reduce | "
-        "tail -n 1",
+        "%s -n 2 %s --json -d int32,int64,half,bfloat16,float,double -o sum,min,max,avg --memory "
+        "any --nonblocking -m 3 -b 1000 all_reduce | tail -n 1",
         launch, shell_file("tools/perf/occl-perf")));
     assert_int_equal(json_integer_value(json_object_get(row, "wrong")), 0);
+    json_decref(row);
+}
+
+static void occl_perf_measures_groups_at_once(void **state) {
+    (void)state;
+    const struct shell_result *r =
+        shell_expect(0, "%s -n 5 %s -M %%2 -J %s/rows -n 3 -b 6K -e 12K -f 2 all_gather", launch,
+                     shell_file("tools/perf/occl-perf"), folder);
+    HAS(r->out, "#  Rank  3 Group  1 Pid ");
+    HAS(r->out, "# total of 2 groups: busbw ");
+    for (int i = 0; i < 4; i++) {
+        json_t *row = shell_json(shell_expect(0, "sed -n %dp %s/rows", i + 1, folder));
+        assert_int_equal(json_integer_value(json_object_get(row, "group")), i % 2);
+        assert_int_equal(json_integer_value(json_object_get(row, "groups")), 2);
+        assert_int_equal(json_integer_value(json_object_get(row, "ranks")), 3 - i % 2);
+        assert_int_equal(json_integer_value(json_object_get(row, "bytes")), 6144 << i / 2);
+        assert_int_equal(json_integer_value(json_object_get(row, "wrong")), 0);
+        json_decref(row);
+    }
+}
+
+static void occl_perf_measures_beside_a_load(void **state) {
+    (void)state;
+    json_t *row = shell_json(
+        shell_expect(0, "%s -n 3 %s --json --background reduce_scatter,1M -n 50 -b 8 all_reduce",
+                     launch, shell_file("tools/perf/occl-perf")));
+    const json_t *load = json_object_get(row, "background");
+    const json_t *loaded = json_object_get(row, "loaded");
+    assert_int_equal(json_integer_value(json_object_get(load, "bytes")), (1 << 20) / 12 * 12);
+    assert_int_equal(json_integer_value(json_object_get(load, "wrong")), 0);
+    assert_true(json_number_value(json_object_get(load, "ops")) > 0);
+    assert_int_equal(json_integer_value(json_object_get(loaded, "wrong")), 0);
+    assert_true(json_number_value(json_object_get(loaded, "p99_us")) > 0);
+    assert_string_equal(json_string_value(json_object_get(row, "priority")), "high");
     json_decref(row);
 }
 
@@ -399,6 +436,8 @@ int main(void) {
         CASE(a_program_that_never_attaches_leaves_no_daemon),
         CASE(runs_at_once_share_the_daemon),
         CASE(occl_perf_checks_results_under_the_launcher),
+        CASE(occl_perf_measures_groups_at_once),
+        CASE(occl_perf_measures_beside_a_load),
         CASE(b01_why_names_the_late_rank),
         CASE(why_names_the_stopped_rank),
         CASE(why_names_the_dead_rank),

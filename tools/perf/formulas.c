@@ -57,6 +57,15 @@ double occl_perf_variation(const double *samples, size_t count) {
     return sqrt(sum / (double)(count - 1)) / mean;
 }
 
+void occl_perf_median_interval(size_t count, size_t *out_low, size_t *out_high) {
+    /* How many samples lie below the median is binomial: half of them, with a deviation of half the
+     * root of their number. */
+    double reach = 1.96 * sqrt((double)count) / 2;
+    double low = floor((double)count / 2 - reach);
+    *out_low = low < 1 ? 0 : (size_t)low - 1;
+    *out_high = count - 1 - *out_low;
+}
+
 int64_t occl_perf_parse_size(const char *text) {
     char *end;
     double value = strtod(text, &end);

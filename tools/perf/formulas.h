@@ -27,6 +27,10 @@ void occl_perf_sort(double *samples, size_t count);
 double occl_perf_mean(const double *samples, size_t count);
 double occl_perf_variation(const double *samples, size_t count);
 
+/* Indices of the sorted samples between which the median lies with 95 % confidence, by order
+ * statistics; the first and the last where there are too few. count >= 1. */
+void occl_perf_median_interval(size_t count, size_t *out_low, size_t *out_high);
+
 /* "8", "64K", "1.5M", "2G": powers of 1024. Returns -1 for anything else. */
 int64_t occl_perf_parse_size(const char *text);
 /* The size after bytes in a sweep: times factor when factor > 1, else plus step. Never stands

@@ -12,7 +12,8 @@ struct run {
     struct occl_perf_bench bench;
     struct occl_perf_shared *shared;
     struct occl_perf_report report;
-    bool leader; /* prints: rank 0 of job 0 */
+    struct occl_perf_row *rows; /* of all groups; NULL where there is one */
+    bool leader;                /* prints: rank 0 of job 0 */
     int64_t wrong;
 };
 
@@ -25,13 +26,13 @@ static void on_alarm(int number) {
 
 /* The header names each rank's process; each puts its own number into its place. */
 static enum occl_result print_head(struct run *run) {
-    size_t ranks = (size_t)run->bench.ranks;
+    size_t ranks = (size_t)run->bench.world_ranks;
     int64_t *mine = calloc(2 * ranks, sizeof *mine);
     if (!mine)
         return occl_perf_complain(&run->bench, "memory", OCCL_ERROR_NO_MEMORY);
-    mine[run->bench.rank] = getpid();
+    mine[run->bench.world_rank] = getpid();
     enum occl_result result = occl_all_reduce(mine, mine + ranks, ranks, OCCL_INT64, OCCL_SUM,
-                                              run->bench.comm, NULL, NULL);
+                                              run->bench.world, NULL, NULL);
     if (result != OCCL_SUCCESS)
         (void)occl_perf_complain(&run->bench, "first all_reduce", result); /* returned below */
     else if (run->leader)
@@ -40,22 +41,37 @@ static enum occl_result print_head(struct run *run) {
     return result;
 }
 
+static int64_t wrong_of(const struct occl_perf_row *row) {
+    const int64_t found[] = {row->out_of_place.wrong, row->in_place.wrong, row->loaded.wrong,
+                             row->background.wrong};
+    int64_t wrong = 0;
+    for (size_t i = 0; i < sizeof found / sizeof found[0]; i++)
+        wrong += found[i] > 0 ? found[i] : 0;
+    return wrong;
+}
+
 static enum occl_result one_row(struct run *run, uint64_t bytes, enum occl_type type,
                                 enum occl_redop redop, int root) {
     struct occl_perf_row *row = occl_perf_jobs_row(run->shared, run->bench.job);
+    const struct occl_perf_row *rows = occl_perf_jobs_row(run->shared, 0);
+    int count = run->options->jobs;
     occl_perf_jobs_meet(run->shared);
     /* Only now has the leader printed the row before. */
     *row = (struct occl_perf_row){.bytes = bytes, .type = type, .redop = redop, .root = root};
     enum occl_result result = occl_perf_measure(&run->bench, row);
+    if (result == OCCL_SUCCESS && run->rows) {
+        rows = run->rows;
+        count = run->bench.groups;
+        result = occl_perf_groups_gather(&run->bench, row, run->rows);
+    }
     if (result != OCCL_SUCCESS)
         return result;
-    if (row->out_of_place.wrong > 0)
-        run->wrong += row->out_of_place.wrong;
-    if (row->in_place.wrong > 0)
-        run->wrong += row->in_place.wrong;
+    for (int group = 0; run->rows && group < count; group++)
+        run->wrong += wrong_of(&rows[group]); /* those of other ranks, too */
+    run->wrong += run->rows ? 0 : wrong_of(row);
     occl_perf_jobs_meet(run->shared);
     if (run->leader)
-        occl_perf_report_rows(&run->report, occl_perf_jobs_row(run->shared, 0), run->options->jobs);
+        occl_perf_report_rows(&run->report, rows, count);
     return OCCL_SUCCESS;
 }
 
@@ -65,7 +81,7 @@ static enum occl_result all_roots(struct run *run, uint64_t bytes, enum occl_typ
     if (!o->op->has_root)
         return one_row(run, bytes, type, redop, -1);
     int first = o->root < 0 ? 0 : o->root;
-    int last = o->root < 0 ? run->bench.ranks - 1 : o->root;
+    int last = o->root < 0 ? run->bench.least_ranks - 1 : o->root;
     enum occl_result result = OCCL_SUCCESS;
     for (int root = first; result == OCCL_SUCCESS && root <= last; root++)
         result = one_row(run, bytes, type, redop, root);
@@ -74,7 +90,7 @@ static enum occl_result all_roots(struct run *run, uint64_t bytes, enum occl_typ
 
 static enum occl_result sweep_sizes(struct run *run, enum occl_type type, enum occl_redop redop) {
     const struct occl_perf_options *o = run->options;
-    if (!o->op->has_data)
+    if (!occl_perf_op_has_data(o->op))
         return all_roots(run, 0, type, redop);
     enum occl_result result = OCCL_SUCCESS;
     for (uint64_t bytes = o->min_bytes; result == OCCL_SUCCESS && bytes <= o->max_bytes;
@@ -85,20 +101,31 @@ static enum occl_result sweep_sizes(struct run *run, enum occl_type type, enum o
 
 static enum occl_result sweep(struct run *run) {
     const struct occl_perf_options *o = run->options;
-    int types = o->op->has_data ? o->type_count : 1;
+    int types = occl_perf_op_has_data(o->op) ? o->type_count : 1;
     int redops = o->op->has_redop ? o->redop_count : 1;
     enum occl_result result = OCCL_SUCCESS;
     for (int cycle = 0; result == OCCL_SUCCESS && (o->cycles == 0 || cycle < o->cycles); cycle++)
         for (int t = 0; result == OCCL_SUCCESS && t < types; t++)
             for (int r = 0; result == OCCL_SUCCESS && r < redops; r++)
-                result = sweep_sizes(run, o->types[t], o->redops[r]);
+                if (!o->op->has_redop || occl_values_defined(o->types[t], o->redops[r]))
+                    result = sweep_sizes(run, o->types[t], o->redops[r]);
     return result;
 }
 
-/* Opens what only the leader writes; false after an error was reported. */
+/* Opens what only the leader writes, and room for the rows of groups; false after an error was
+ * reported. */
 static bool open_report(struct run *run) {
-    run->report = (struct occl_perf_report){
-        .options = run->options, .out = stdout, .ranks = run->bench.ranks};
+    run->report = (struct occl_perf_report){.options = run->options,
+                                            .out = stdout,
+                                            .ranks = run->bench.world_ranks,
+                                            .groups = run->bench.groups};
+    if (run->bench.groups > 1) {
+        run->rows = calloc((size_t)run->bench.groups, sizeof *run->rows);
+        if (!run->rows) {
+            (void)occl_perf_complain(&run->bench, "memory", OCCL_ERROR_NO_MEMORY);
+            return false;
+        }
+    }
     if (!run->leader || !run->options->json_file)
         return true;
     run->report.json_file = fopen(run->options->json_file, "we");
@@ -119,11 +146,11 @@ int main(int argc, char **argv) {
     int job = occl_perf_jobs_fork(&options, &run.shared);
     if (occl_perf_bench_open(&options, job, &run.bench) != OCCL_SUCCESS)
         return OCCL_PERF_FAILED;
-    run.leader = run.bench.rank == 0 && job == 0;
-    if (options.op->has_root && options.root >= run.bench.ranks) {
+    run.leader = run.bench.world_rank == 0 && job == 0;
+    if (options.op->has_root && options.root >= run.bench.least_ranks) {
         if (run.leader)
             (void)fprintf(stderr, "occl-perf: root %d, but there are %d ranks\n", options.root,
-                          run.bench.ranks); /* nowhere else to report */
+                          run.bench.least_ranks); /* nowhere else to report */
         return OCCL_PERF_USAGE;
     }
     if (!open_report(&run) || print_head(&run) != OCCL_SUCCESS || sweep(&run) != OCCL_SUCCESS)
@@ -133,6 +160,8 @@ int main(int argc, char **argv) {
         int judged = occl_perf_report_foot(&run.report);
         code = judged > code ? judged : code;
     }
+    free(run.rows);
+    free(run.report.kept);
     occl_perf_bench_close(&run.bench);
     return job == 0 ? occl_perf_jobs_join(run.shared, code) : code;
 }

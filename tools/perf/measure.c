@@ -7,9 +7,6 @@
 
 #include "tools/perf/perf.h"
 
-#define GUARD_BYTES 64
-#define GUARD_VALUE 0xa5
-#define STALE_VALUE 0xee
 /* Percentiles of more samples than this do not become better. */
 #define SAMPLES_MAX (1 << 20)
 #define CALIBRATE_NS 2000000ull
@@ -27,8 +24,8 @@ static size_t samples_of(const struct occl_perf_options *options) {
     return options->iterations < SAMPLES_MAX ? (size_t)options->iterations : SAMPLES_MAX;
 }
 
-static enum occl_result allocate(const struct occl_perf_options *options, size_t bytes,
-                                 char **out_buffer) {
+enum occl_result occl_perf_allocate(const struct occl_perf_options *options, size_t bytes,
+                                    char **out_buffer) {
     if (!options->any_memory)
         return occl_mem_alloc(bytes, (void **)out_buffer);
     if (posix_memalign((void **)out_buffer, 4096, bytes) != 0)
@@ -37,11 +34,20 @@ static enum occl_result allocate(const struct occl_perf_options *options, size_t
     return OCCL_SUCCESS;
 }
 
-static void release(const struct occl_perf_options *options, char *buffer) {
+void occl_perf_release(const struct occl_perf_options *options, char *buffer) {
     if (options->any_memory)
         free(buffer);
     else
         (void)occl_mem_free(buffer); /* the process ends, and the region with it */
+}
+
+/* How many of the sizes of -b and -e the larger buffer has: 1 as nccl-tests counts, but OSU's
+ * programs count a rank's block. */
+static size_t sizes_of(const struct occl_perf_bench *bench) {
+    return bench->options->style == OCCL_PERF_STYLE_OSU &&
+                   occl_perf_op_is_osu_block(bench->options->op)
+               ? (size_t)occl_perf_op_blocks(bench->options->op, bench->ranks)
+               : 1;
 }
 
 enum occl_result occl_perf_bench_open(const struct occl_perf_options *options, int job,
@@ -53,17 +59,21 @@ enum occl_result occl_perf_bench_open(const struct occl_perf_options *options, i
     bench->rank = -1;
     bench->clock = occl_clock_system(occl_ticks_source_probe());
     occl_ticks_calibrate(&bench->clock, CALIBRATE_NS, &bench->scale);
-    enum occl_result result = occl_init_env(&bench->comm);
+    enum occl_result result = occl_init_env(&bench->world);
     if (result == OCCL_SUCCESS)
-        result = occl_comm_rank(bench->comm, &bench->rank);
+        result = occl_comm_rank(bench->world, &bench->world_rank);
     if (result == OCCL_SUCCESS)
-        result = occl_comm_size(bench->comm, &bench->ranks);
+        result = occl_comm_size(bench->world, &bench->world_ranks);
+    if (result == OCCL_SUCCESS)
+        result = occl_perf_groups_open(bench);
     if (result != OCCL_SUCCESS)
         return occl_perf_complain(bench, "joining", result);
-    size_t bytes = options->max_bytes * (size_t)options->aggregate + GUARD_BYTES;
-    result = allocate(options, bytes, &bench->send);
+    /* Calls of a group lie behind each other, each aligned for every type. */
+    bench->stride_bytes = (options->max_bytes * sizes_of(bench) + 63) / 64 * 64;
+    size_t bytes = bench->stride_bytes * (size_t)options->aggregate + OCCL_PERF_GUARD_BYTES;
+    result = occl_perf_allocate(options, bytes, &bench->send);
     if (result == OCCL_SUCCESS)
-        result = allocate(options, bytes, &bench->recv);
+        result = occl_perf_allocate(options, bytes, &bench->recv);
     bench->samples = calloc(samples_of(options), sizeof *bench->samples);
     bench->requests = calloc(2 * (size_t)options->aggregate, sizeof *bench->requests);
     if (result == OCCL_SUCCESS && (!bench->samples || !bench->requests))
@@ -72,35 +82,34 @@ enum occl_result occl_perf_bench_open(const struct occl_perf_options *options, i
         return occl_perf_complain(bench, "memory", result);
     if (bench->rank == 0)
         occl_perf_admin_open(bench);
-    return OCCL_SUCCESS;
+    return options->load.op ? occl_perf_traffic_open(bench) : OCCL_SUCCESS;
 }
 
 void occl_perf_bench_close(struct occl_perf_bench *bench) {
+    occl_perf_traffic_close(bench);
     occl_admin_close(&bench->admin);
-    release(bench->options, bench->send);
-    release(bench->options, bench->recv);
+    occl_perf_release(bench->options, bench->send);
+    occl_perf_release(bench->options, bench->recv);
     free(bench->samples);
     free(bench->requests);
-    (void)occl_comm_destroy(bench->comm); /* the process ends */
-    (void)occl_finalize();                /* as above */
+    (void)occl_comm_destroy(bench->world); /* the process ends */
+    (void)occl_finalize();                 /* as above */
 }
 
 /* ---- one go: `aggregate` calls, complete on return ---- */
 
-static enum occl_result go(struct occl_perf_bench *bench, const struct occl_perf_call *call,
-                           int calls) {
+enum occl_result occl_perf_go(struct occl_perf_bench *bench, const struct occl_perf_call *call,
+                              int calls) {
     const struct occl_perf_options *options = bench->options;
     const struct occl_perf_op *op = options->op;
     struct occl_request *request = options->blocking ? NULL : bench->requests;
     int each = op->is_pair ? 2 : 1;
     bool group = op->is_pair || calls > 1;
     enum occl_result result = group ? occl_group_start() : OCCL_SUCCESS;
-    size_t step = options->max_bytes;
     for (int i = 0; result >= 0 && i < calls; i++) {
         struct occl_perf_call one = *call;
-        if (one.send)
-            one.send = (const char *)one.send + (size_t)i * step;
-        one.recv = (char *)one.recv + (size_t)i * step;
+        one.send = (const char *)one.send + (size_t)i * bench->stride_bytes;
+        one.recv = (char *)one.recv + (size_t)i * bench->stride_bytes;
         result = op->call(&one, request ? request + i * each : NULL);
     }
     if (group) {
@@ -112,11 +121,12 @@ static enum occl_result go(struct occl_perf_bench *bench, const struct occl_perf
     return result;
 }
 
-static struct occl_perf_call call_of(struct occl_perf_bench *bench, const struct occl_perf_row *row,
-                                     const struct occl_op_attr *attr, bool in_place) {
-    return (struct occl_perf_call){
-        .send = in_place ? bench->recv : bench->send,
-        .recv = bench->recv,
+static struct occl_perf_call call_of(const struct occl_perf_bench *bench,
+                                     const struct occl_perf_row *row,
+                                     const struct occl_op_attr *attr,
+                                     const struct occl_perf_site *site) {
+    struct occl_perf_call call = {
+        .op = bench->options->op,
         .count = row->count,
         .type = row->type,
         .redop = row->redop,
@@ -126,53 +136,79 @@ static struct occl_perf_call call_of(struct occl_perf_bench *bench, const struct
         .ranks = bench->ranks,
         .attr = attr,
     };
+    occl_perf_place(site, &call);
+    return call;
 }
 
 /* ---- timing ---- */
 
-/* Mean over ranks: each contributes its own. */
-static enum occl_result mean_over_ranks(struct occl_perf_bench *bench, double *in_out_value) {
-    double mine = *in_out_value;
+/* From each rank's own mean: the mean of all, the slowest and the quickest. */
+static enum occl_result over_ranks(struct occl_perf_bench *bench, double mine_us,
+                                   struct occl_perf_timing *timing) {
+    double ends[2] = {mine_us, -mine_us};
     double all;
     enum occl_result result =
-        occl_all_reduce(&mine, &all, 1, OCCL_FLOAT64, OCCL_SUM, bench->comm, NULL, NULL);
+        occl_all_reduce(&mine_us, &all, 1, OCCL_FLOAT64, OCCL_SUM, bench->comm, NULL, NULL);
     if (result == OCCL_SUCCESS)
-        *in_out_value = all / bench->ranks;
+        result = occl_all_reduce(ends, ends, 2, OCCL_FLOAT64, OCCL_MAX, bench->comm, NULL, NULL);
+    timing->time_us = all / bench->ranks;
+    timing->slowest_us = ends[0];
+    timing->quickest_us = -ends[1];
     return result;
 }
 
 static void summarize(struct occl_perf_bench *bench, const struct occl_perf_row *row,
                       struct occl_perf_timing *timing) {
     size_t count = samples_of(bench->options);
+    size_t low, high;
     timing->variation = occl_perf_variation(bench->samples, count);
     occl_perf_sort(bench->samples, count);
-    timing->p50_us = occl_perf_quantile(bench->samples, count, 0.50);
-    timing->p99_us = occl_perf_quantile(bench->samples, count, 0.99);
+    for (int i = 0; i < OCCL_PERF_PERCENTILES; i++)
+        timing->percentiles_us[i] =
+            occl_perf_quantile(bench->samples, count, occl_perf_percentile_shares[i]);
     timing->min_us = bench->samples[0];
     timing->max_us = bench->samples[count - 1];
+    occl_perf_median_interval(count, &low, &high);
+    timing->low_us = bench->samples[low];
+    timing->high_us = bench->samples[high];
     timing->algbw_gbps = occl_perf_algbw_gbps(row->bytes, timing->time_us);
     timing->busbw_gbps =
         occl_perf_busbw_gbps(bench->options->op->factor, bench->ranks, row->bytes, timing->time_us);
 }
 
+/* Beside a load each iteration is timed by itself, since the load is submitted anew between two. */
 static enum occl_result time_calls(struct occl_perf_bench *bench, const struct occl_perf_call *call,
-                                   double *out_mean_us) {
+                                   bool loaded, double *out_mean_us) {
     const struct occl_perf_options *options = bench->options;
     enum occl_ticks_source source = bench->clock.ticks_source;
     size_t samples = samples_of(options);
     double us_per_tick =
         (double)occl_ticks_span_ns(&bench->scale, 1000000) / 1e9 / options->aggregate;
     enum occl_result result = OCCL_SUCCESS;
-    uint64_t first = occl_ticks(source), before = first;
+    uint64_t spent = 0;
+    uint64_t before = occl_ticks(source);
     for (int i = 0; result >= 0 && i < options->iterations; i++) {
-        result = go(bench, call, options->aggregate);
+        if (loaded) {
+            result = occl_perf_traffic_refill(bench);
+            if (result < 0)
+                break;
+            before = occl_ticks(source);
+        }
+        result = occl_perf_go(bench, call, options->aggregate);
         uint64_t now = occl_ticks(source);
         if ((size_t)i < samples)
             bench->samples[i] = (double)(now - before) * us_per_tick;
+        spent += now - before;
         before = now;
     }
-    *out_mean_us = (double)(before - first) * us_per_tick / options->iterations;
+    *out_mean_us = (double)spent * us_per_tick / options->iterations;
     return result;
+}
+
+/* OSU's programs know no such thing. */
+static bool has_in_place(const struct occl_perf_options *options) {
+    return options->op->in_place != OCCL_PERF_NEVER_IN_PLACE &&
+           options->style != OCCL_PERF_STYLE_OSU;
 }
 
 static void add_spent(struct occl_perf_row *row, const struct occl_perf_options *options,
@@ -183,46 +219,23 @@ static void add_spent(struct occl_perf_row *row, const struct occl_perf_options 
         return;
     }
     /* Two placements share the row. */
-    double parts = options->op->has_in_place ? 2 : 1;
+    double parts = has_in_place(options) ? 2 : 1;
     row->daemon_cpu_us += (after->cpu_us - before->cpu_us) / ops / parts;
     row->switches += (after->switches - before->switches) / ops / parts;
     row->preemptions += (after->preemptions - before->preemptions) / ops / parts;
 }
 
-/* ---- check ---- */
-
-static uint64_t count_wrong(struct occl_perf_bench *bench, const struct occl_perf_call *call,
-                            uint32_t seed, bool in_place) {
-    size_t bytes = call->count * occl_values_bytes(call->type);
-    uint64_t wrong = 0;
-    for (size_t i = 0; i < GUARD_BYTES; i++)
-        wrong += (unsigned char)bench->recv[bytes + i] != GUARD_VALUE;
-    if (bench->options->op->expect(call, seed, bench->period))
-        wrong += occl_values_count_wrong(call->type, bench->period, bench->recv, call->count);
-    if (!in_place) {
-        /* The input of an out-of-place op belongs to the caller. */
-        occl_values_input(call->type, bench->rank, seed, bench->period);
-        wrong += occl_values_count_wrong(call->type, bench->period, bench->send, call->count);
-    }
-    return wrong;
-}
-
-static enum occl_result check(struct occl_perf_bench *bench, const struct occl_perf_call *call,
-                              bool in_place, int64_t *out_wrong) {
-    size_t bytes = call->count * occl_values_bytes(call->type);
+static enum occl_result check(struct occl_perf_bench *bench, const struct occl_perf_site *site,
+                              const struct occl_perf_call *call, int64_t *out_wrong) {
     int64_t wrong = 0;
     int64_t all = 0;
     enum occl_result result = OCCL_SUCCESS;
     for (int i = 0; result >= 0 && i < bench->options->checks; i++) {
-        uint32_t seed = (uint32_t)(2 * i + in_place) + 1;
-        occl_values_input(call->type, bench->rank, seed, bench->period);
-        memset(bench->recv, STALE_VALUE, bytes);
-        memset(bench->recv + bytes, GUARD_VALUE, GUARD_BYTES);
-        occl_values_fill(call->type, bench->period, in_place ? bench->recv : bench->send,
-                         call->count);
-        result = go(bench, call, 1);
+        uint32_t seed = (uint32_t)(2 * i + site->in_place) + 1;
+        occl_perf_fill(site, call, seed, bench->period);
+        result = occl_perf_go(bench, call, 1);
         if (result >= 0)
-            wrong += (int64_t)count_wrong(bench, call, seed, in_place);
+            wrong += (int64_t)occl_perf_count_wrong(site, call, seed, bench->period);
     }
     if (result >= 0)
         result = occl_all_reduce(&wrong, &all, 1, OCCL_INT64, OCCL_SUM, bench->comm, NULL, NULL);
@@ -237,41 +250,60 @@ static enum occl_result measure_place(struct occl_perf_bench *bench, struct occl
                                       const struct occl_op_attr *attr, bool in_place,
                                       struct occl_perf_timing *timing) {
     const struct occl_perf_options *options = bench->options;
-    struct occl_perf_call call = call_of(bench, row, attr, in_place);
-    enum occl_result result = OCCL_SUCCESS;
+    struct occl_perf_site site = {bench->send, bench->recv, in_place};
+    struct occl_perf_call call = call_of(bench, row, attr, &site);
+    bool loaded = timing == &row->loaded;
+    enum occl_result result = loaded ? occl_perf_traffic_start(bench) : OCCL_SUCCESS;
+    double mean_us = 0;
     timing->wrong = -1;
     for (int i = 0; result >= 0 && i < options->warmups; i++)
-        result = go(bench, &call, options->aggregate);
+        result = occl_perf_go(bench, &call, options->aggregate);
     struct occl_perf_spent before = occl_perf_spent_now(bench);
+    if (result >= 0) /* of the world: all groups begin together */
+        result = occl_barrier(bench->world, NULL, NULL);
     if (result >= 0)
-        result = occl_barrier(bench->comm, NULL, NULL);
-    if (result >= 0)
-        result = time_calls(bench, &call, &timing->time_us);
+        result = time_calls(bench, &call, loaded, &mean_us);
+    if (result >= 0 && loaded)
+        result = occl_perf_traffic_stop(bench, &row->background);
     if (result >= 0) {
-        row->transport = occl_perf_transport(bench->comm);
-        result = mean_over_ranks(bench, &timing->time_us);
+        (void)snprintf(row->transport, sizeof row->transport, "%s",
+                       occl_perf_transport(bench->comm)); /* fits */
+        result = over_ranks(bench, mean_us, timing);
     }
     struct occl_perf_spent after = occl_perf_spent_now(bench);
-    add_spent(row, options, &before, &after);
+    if (!loaded) /* the ledger does not tell the load from what is measured */
+        add_spent(row, options, &before, &after);
     if (result >= 0)
         summarize(bench, row, timing);
     if (result >= 0 && options->checks > 0)
-        result = check(bench, &call, in_place, &timing->wrong);
+        result = check(bench, &site, &call, &timing->wrong);
     timing->valid = result >= 0;
     return result;
 }
 
 enum occl_result occl_perf_measure(struct occl_perf_bench *bench, struct occl_perf_row *row) {
+    const struct occl_perf_options *options = bench->options;
     struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
-    attr.priority = bench->options->priorities[bench->job];
-    row->count = row->bytes / occl_values_bytes(row->type);
-    row->bytes = row->count * occl_values_bytes(row->type);
+    union occl_values_factor factor = occl_values_factor_of(row->type, bench->rank);
+    size_t width = occl_values_bytes(row->type);
+    size_t blocks = (size_t)occl_perf_op_blocks(options->op, bench->ranks);
+    attr.priority = options->priorities[bench->job];
+    if (options->op->has_redop && row->redop == OCCL_PREMULSUM)
+        attr.factor = &factor;
+    row->count = row->bytes * sizes_of(bench) / width / blocks;
+    row->bytes = row->count * width * blocks;
     row->job = bench->job;
+    row->group = bench->group;
+    row->ranks = bench->ranks;
     row->daemon_cpu_us = row->switches = row->preemptions = 0;
     memset(&row->in_place, 0, sizeof row->in_place);
     memset(&row->out_of_place, 0, sizeof row->out_of_place);
+    memset(&row->loaded, 0, sizeof row->loaded);
+    memset(&row->background, 0, sizeof row->background);
     enum occl_result result = measure_place(bench, row, &attr, false, &row->out_of_place);
-    if (result >= 0 && bench->options->op->has_in_place)
+    if (result >= 0 && has_in_place(options))
         result = measure_place(bench, row, &attr, true, &row->in_place);
-    return result >= 0 ? OCCL_SUCCESS : occl_perf_complain(bench, bench->options->op->name, result);
+    if (result >= 0 && bench->traffic)
+        result = measure_place(bench, row, &attr, false, &row->loaded);
+    return result >= 0 ? OCCL_SUCCESS : occl_perf_complain(bench, options->op->name, result);
 }

@@ -6,7 +6,23 @@
 
 #include "tools/perf/perf.h"
 
-enum { KEY_CSV = 256, KEY_JSON, KEY_MEMORY, KEY_JOBS, KEY_BLOCKING, KEY_NONBLOCKING, KEY_EXPECT };
+enum {
+    KEY_CSV = 256,
+    KEY_JSON,
+    KEY_MEMORY,
+    KEY_JOBS,
+    KEY_BLOCKING,
+    KEY_NONBLOCKING,
+    KEY_EXPECT,
+    KEY_STYLE,
+    KEY_PERCENTILES,
+    KEY_INTERVAL,
+    KEY_BACKGROUND,
+    KEY_REPORT,
+};
+
+/* A size that no flag has set yet. */
+#define UNSET UINT64_MAX
 
 static const struct argp_option flags[] = {
     {"minbytes", 'b', "SIZE", 0, "Smallest size (default 32M)", 0},
@@ -17,12 +33,22 @@ static const struct argp_option flags[] = {
     {"warmup_iters", 'w', "N", 0, "Iterations before (default 5)", 0},
     {"agg_iters", 'm', "N", 0, "Operations in one group an iteration (default 1)", 0},
     {"check", 'c', "N", 0, "Check the result so often a size, 0: never (default 1)", 0},
-    {"op", 'o', "sum|min|max|avg|all", 0, "Reduction (default sum)", 0},
-    {"datatype", 'd', "int32|int64|half|bfloat16|float|double|all", 0, "Type (default float)", 0},
+    {"op", 'o', "OP[,OP...]", 0,
+     "Reduction: " OCCL_PERF_REDOP_WORDS
+     " (default sum). With all, here or in -d, only what is defined for the type is run",
+     0},
+    {"datatype", 'd', "TYPE[,TYPE...]", 0,
+     "Type: " OCCL_PERF_TYPE_WORDS " (default float); the last four are pairs of a value and an "
+     "index",
+     0},
     {"root", 'r', "RANK", 0, "Root; -1: each in turn (default 0)", 0},
     {"run_cycles", 'N', "N", 0, "Repeat the sweep so often, 0: for ever (default 1)", 0},
     {"report_spread", 'I', NULL, 0, "Also print minimum, maximum, 99th percentile, variation", 0},
     {"timeout", 'T', "SECONDS", 0, "Give up after so long (default: never)", 0},
+    {"split", 'M', "MOD N|DIV N|AND MASK|OR MASK", 0,
+     "Several groups at once: ranks for which this gives the same number form one (also %N, /N, "
+     "&N, |N; default: $NCCL_TESTS_SPLIT, else one group)",
+     0},
     {NULL, 'z', "0|1", 0, "1: blocking calls (default), 0: submit, then wait", 0},
     {"output_file", 'J', "FILE", 0, "Write the JSON objects into FILE as well", 0},
     {"csv", KEY_CSV, NULL, 0, "Print CSV", 1},
@@ -36,70 +62,39 @@ static const struct argp_option flags[] = {
      "Class of the operations: bulk, normal, high or urgent; one for all jobs, or one for each "
      "(default: the job's)",
      1},
+    {"style", KEY_STYLE, "nccl|osu", 0,
+     "Columns of nccl-tests (default), or of the OSU micro-benchmarks: mean, minimum and maximum "
+     "over the ranks, sizes those of a block where there are blocks; sizes 4 to 1M by 2 and 100 "
+     "iterations where nothing else is said",
+     1},
+    {"percentiles", KEY_PERCENTILES, "p50,p90,p99,p999", 0,
+     "Also print these percentiles of rank 0's iterations", 1},
+    {"interval", KEY_INTERVAL, NULL, 0,
+     "Also print the variation (standard deviation / mean) and the 95 % interval of the median", 1},
+    {"background", KEY_BACKGROUND, "OP,SIZE[,CLASS[,N]]", 0,
+     "Measure once more while a second communicator of all ranks keeps N (default 2) of these in "
+     "flight, of class CLASS (default bulk); what is measured is of class high unless -p says else",
+     1},
+    {"report", KEY_REPORT, "FILE.svg|FILE.html", 0, "Write a picture, or a page with it", 1},
     {"expect-busbw", KEY_EXPECT, "GB/S", 0,
      "Fail when the average bus bandwidth is below 90 % of this", 1},
     {0},
 };
 
-static const struct {
-    enum occl_type type;
-    const char *names[3]; /* the first is printed */
-} types[OCCL_PERF_TYPES] = {
-    {OCCL_INT32, {"int32", "int", NULL}},         {OCCL_INT64, {"int64", "long", NULL}},
-    {OCCL_FLOAT16, {"half", "float16", "fp16"}},  {OCCL_BFLOAT16, {"bfloat16", "bf16", NULL}},
-    {OCCL_FLOAT32, {"float", "float32", "fp32"}}, {OCCL_FLOAT64, {"double", "float64", "fp64"}},
-};
-
-static const struct {
-    enum occl_redop redop;
-    const char *name;
-} redops[OCCL_PERF_REDOPS] = {
-    {OCCL_SUM, "sum"}, {OCCL_MIN, "min"}, {OCCL_MAX, "max"}, {OCCL_AVG, "avg"}};
-
-static const char *const classes[] = {"bulk", "normal", "high", "urgent"};
-
-const char *occl_perf_priority_name(const struct occl_perf_options *options, int job) {
-    int class = options->priorities[job];
-    return class == OCCL_PRIORITY_DEFAULT ? NULL : classes[class];
-}
-
-const char *occl_perf_type_name(enum occl_type type) {
-    for (int i = 0; i < OCCL_PERF_TYPES; i++)
-        if (types[i].type == type)
-            return types[i].names[0];
-    return "?";
-}
-
-const char *occl_perf_redop_name(enum occl_redop redop) {
-    for (int i = 0; i < OCCL_PERF_REDOPS; i++)
-        if (redops[i].redop == redop)
-            return redops[i].name;
-    return "?";
-}
-
 static void parse_type(struct argp_state *state, const char *text,
                        struct occl_perf_options *options) {
-    options->type_count = 0;
-    for (int i = 0; i < OCCL_PERF_TYPES; i++) {
-        bool named = strcmp(text, "all") == 0;
-        for (int n = 0; n < 3 && types[i].names[n]; n++)
-            named = named || strcmp(text, types[i].names[n]) == 0;
-        if (named)
-            options->types[options->type_count++] = types[i].type;
-    }
-    if (options->type_count == 0)
-        argp_error(state, "-d wants int32, int64, half, bfloat16, float, double or all, found '%s'",
-                   text);
+    const char *bad;
+    if (!occl_perf_parse_types(text, options, &bad))
+        argp_error(state, "-d wants " OCCL_PERF_TYPE_WORDS ", found '%.*s'", (int)strcspn(bad, ","),
+                   bad);
 }
 
 static void parse_redop(struct argp_state *state, const char *text,
                         struct occl_perf_options *options) {
-    options->redop_count = 0;
-    for (int i = 0; i < OCCL_PERF_REDOPS; i++)
-        if (strcmp(text, "all") == 0 || strcmp(text, redops[i].name) == 0)
-            options->redops[options->redop_count++] = redops[i].redop;
-    if (options->redop_count == 0)
-        argp_error(state, "-o wants sum, min, max, avg or all, found '%s'", text);
+    const char *bad;
+    if (!occl_perf_parse_redops(text, options, &bad))
+        argp_error(state, "-o wants " OCCL_PERF_REDOP_WORDS ", found '%.*s'",
+                   (int)strcspn(bad, ","), bad);
 }
 
 static uint64_t parse_size(struct argp_state *state, int key, const char *text) {
@@ -127,14 +122,13 @@ static double parse_real(struct argp_state *state, const char *name, const char 
     return number;
 }
 
-static int parse_class(struct argp_state *state, const char *text, size_t length) {
-    for (int i = 0; i < 4; i++) {
-        bool numbered = length == 1 && text[0] == '0' + i;
-        if (numbered || (strlen(classes[i]) == length && memcmp(classes[i], text, length) == 0))
-            return i;
-    }
-    argp_error(state, "-p wants bulk, normal, high or urgent, found '%.*s'", (int)length, text);
-    return OCCL_PRIORITY_DEFAULT;
+static int parse_class(struct argp_state *state, const char *flag, const char *text,
+                       size_t length) {
+    int class = occl_perf_parse_class(text, length);
+    if (class < 0)
+        argp_error(state, "%s wants bulk, normal, high or urgent, found '%.*s'", flag, (int)length,
+                   text);
+    return class;
 }
 
 static void parse_priorities(struct argp_state *state, const char *text,
@@ -144,9 +138,85 @@ static void parse_priorities(struct argp_state *state, const char *text,
         rest += rest != text; /* the comma */
         if (options->priority_count == OCCL_PERF_JOBS_MAX)
             argp_error(state, "-p wants at most %d classes, found '%s'", OCCL_PERF_JOBS_MAX, text);
-        int class = parse_class(state, rest, strcspn(rest, ","));
+        int class = parse_class(state, "-p", rest, strcspn(rest, ","));
         options->priorities[options->priority_count++] = class;
     }
+}
+
+/* "%2", "MOD 2", "mod2": what nccl-tests take. */
+static void parse_split(struct argp_state *state, const char *text, struct occl_perf_options *o) {
+    static const struct {
+        const char *word;
+        enum occl_perf_split split;
+    } words[] = {{"AND", OCCL_PERF_SPLIT_AND}, {"OR", OCCL_PERF_SPLIT_OR},
+                 {"MOD", OCCL_PERF_SPLIT_MOD}, {"DIV", OCCL_PERF_SPLIT_DIV},
+                 {"&", OCCL_PERF_SPLIT_AND},   {"|", OCCL_PERF_SPLIT_OR},
+                 {"%", OCCL_PERF_SPLIT_MOD},   {"/", OCCL_PERF_SPLIT_DIV}};
+    const char *digits = text;
+    for (size_t i = 0; digits == text && i < sizeof words / sizeof words[0]; i++) {
+        if (strncasecmp(text, words[i].word, strlen(words[i].word)) == 0) {
+            o->split = words[i].split;
+            digits += strlen(words[i].word);
+        }
+    }
+    char *end;
+    long number = strtol(digits, &end, 0);
+    bool divides = o->split == OCCL_PERF_SPLIT_MOD || o->split == OCCL_PERF_SPLIT_DIV;
+    if (digits == text || end == digits || *end != '\0' || number < divides || number > 65535)
+        argp_error(state, "-M wants MOD, DIV, AND or OR and a number up to 65535, found '%s'",
+                   text);
+    o->split_number = (int)number;
+}
+
+const char *const occl_perf_percentile_names[] = {"p50", "p90", "p99", "p999"};
+const double occl_perf_percentile_shares[] = {0.5, 0.9, 0.99, 0.999};
+
+static void parse_percentiles(struct argp_state *state, const char *text,
+                              struct occl_perf_options *o) {
+    for (;; text++) {
+        size_t length = strcspn(text, ",");
+        bool found = false;
+        for (int i = 0; i < OCCL_PERF_PERCENTILES; i++) {
+            const char *name = occl_perf_percentile_names[i];
+            if (strlen(name) == length && memcmp(name, text, length) == 0)
+                found = o->percentiles[i] = true;
+        }
+        if (!found)
+            argp_error(state, "--percentiles wants p50, p90, p99 or p999, found '%.*s'",
+                       (int)length, text);
+        text += length;
+        if (*text == '\0')
+            return;
+    }
+}
+
+/* OP,SIZE[,CLASS[,N]] */
+static void parse_background(struct argp_state *state, const char *text,
+                             struct occl_perf_options *o) {
+    char *copy = strdup(text);
+    char *rest = copy;
+    const char *op = strsep(&rest, ",");
+    const char *size = strsep(&rest, ",");
+    const char *class = strsep(&rest, ",");
+    const char *number = strsep(&rest, ",");
+    o->load.op = occl_perf_op_find(op);
+    if (!o->load.op || !occl_perf_op_has_data(o->load.op) || o->load.op->is_pair)
+        argp_error(state, "--background wants a collective operation with data, found '%s'", op);
+    int64_t bytes = size ? occl_perf_parse_size(size) : -1;
+    if (bytes <= 0 || rest)
+        argp_error(state, "--background wants OP,SIZE[,CLASS[,N]], found '%s'", text);
+    o->load.bytes = (uint64_t)bytes;
+    o->load.priority =
+        class ? parse_class(state, "--background", class, strlen(class)) : OCCL_PRIORITY_BULK;
+    o->load.in_flight = number ? parse_number(state, "--background", number, 1, 16) : 2;
+    free(copy);
+}
+
+static void parse_report(struct argp_state *state, const char *text, struct occl_perf_options *o) {
+    const char *dot = strrchr(text, '.');
+    if (!dot || (strcmp(dot, ".svg") != 0 && strcmp(dot, ".html") != 0))
+        argp_error(state, "--report wants a name that ends with .svg or .html, found '%s'", text);
+    o->report_file = text;
 }
 
 /* Letters that nccl-tests have. */
@@ -201,16 +271,54 @@ static error_t parse_letter(int key, char *arg, struct argp_state *state,
     case 'J':
         o->json_file = arg;
         return 0;
+    case 'M':
+        parse_split(state, arg, o);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
+/* Flags that were not given get what fits the others. */
+static void fill_in(struct argp_state *state, struct occl_perf_options *o) {
+    const char *split = getenv("NCCL_TESTS_SPLIT"); /* lint: banned_calls: what nccl-tests read */
+    if (split && split[0] && o->split == OCCL_PERF_SPLIT_NONE)
+        parse_split(state, split, o);
+    bool osu = o->style == OCCL_PERF_STYLE_OSU;
+    bool sized = o->min_bytes != UNSET || o->max_bytes != UNSET;
+    if (o->max_bytes == UNSET)
+        o->max_bytes = osu && !sized ? 1u << 20 : o->min_bytes == UNSET ? 32u << 20 : o->min_bytes;
+    if (o->min_bytes == UNSET)
+        o->min_bytes = osu ? 4 : 32u << 20;
+    if (osu && o->factor <= 1 && o->step_bytes == UNSET)
+        o->factor = 2;
+    if (o->step_bytes == UNSET)
+        o->step_bytes = 1u << 20;
+    if (o->iterations == 0)
+        o->iterations = osu ? 100 : 20;
+    if (o->load.op && o->priority_count == 1 && o->priorities[0] == OCCL_PRIORITY_DEFAULT)
+        o->priorities[0] = OCCL_PRIORITY_HIGH;
+}
+
+/* Every pair of type and operator that was named must exist; of `all` those that do are run. */
+static void check_pairs(struct argp_state *state, const struct occl_perf_options *o) {
+    int defined = 0;
+    for (int t = 0; t < o->type_count; t++) {
+        for (int r = 0; r < o->redop_count; r++) {
+            if (occl_values_defined(o->types[t], o->redops[r]))
+                defined++;
+            else if (!o->all_types && !o->all_redops)
+                argp_error(state, "-o %s is not defined for -d %s",
+                           occl_perf_redop_name(o->redops[r]), occl_perf_type_name(o->types[t]));
+        }
+    }
+    if (defined == 0)
+        argp_error(state, "no operator of -o is defined for a type of -d");
+}
+
 static void check_together(struct argp_state *state, struct occl_perf_options *o) {
     if (!o->op)
         argp_error(state, "an operation is expected, found none; `occl-perf --help` lists them");
-    if (o->max_bytes == 0)
-        o->max_bytes = o->min_bytes;
     if (o->max_bytes < o->min_bytes)
         argp_error(state, "-e wants a size of at least that of -b, %llu, found %llu",
                    (unsigned long long)o->min_bytes, (unsigned long long)o->max_bytes);
@@ -218,11 +326,19 @@ static void check_together(struct argp_state *state, struct occl_perf_options *o
         argp_error(state, "-i wants a step above 0 where -e is larger than -b, found 0");
     if (o->csv && o->json)
         argp_error(state, "one form of output is expected, found --csv and --json");
+    if (o->style == OCCL_PERF_STYLE_OSU && (o->csv || o->json))
+        argp_error(state, "--style osu is a form of text, found --csv or --json too");
+    if (o->jobs > 1 && (o->split != OCCL_PERF_SPLIT_NONE || o->load.op))
+        argp_error(state, "--jobs is expected without -M and --background, found both");
+    if (o->split != OCCL_PERF_SPLIT_NONE && o->load.op)
+        argp_error(state, "-M is expected without --background, found both");
     if (o->priority_count != 1 && o->priority_count != o->jobs)
         argp_error(state, "-p wants one class, or one for each of %d jobs, found %d", o->jobs,
                    o->priority_count);
     for (int job = o->priority_count; job < o->jobs; job++)
         o->priorities[job] = o->priorities[0];
+    if (o->op->has_redop)
+        check_pairs(state, o);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -251,6 +367,23 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case 'p':
         parse_priorities(state, arg, o);
         return 0;
+    case KEY_STYLE:
+        o->style = strcmp(arg, "osu") == 0 ? OCCL_PERF_STYLE_OSU : OCCL_PERF_STYLE_NCCL;
+        if (strcmp(arg, "nccl") != 0 && strcmp(arg, "osu") != 0)
+            argp_error(state, "--style wants nccl or osu, found '%s'", arg);
+        return 0;
+    case KEY_PERCENTILES:
+        parse_percentiles(state, arg, o);
+        return 0;
+    case KEY_INTERVAL:
+        o->interval = true;
+        return 0;
+    case KEY_BACKGROUND:
+        parse_background(state, arg, o);
+        return 0;
+    case KEY_REPORT:
+        parse_report(state, arg, o);
+        return 0;
     case KEY_EXPECT:
         o->expected_gbps = parse_real(state, "--expect-busbw", arg, 0);
         return 0;
@@ -262,6 +395,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
             argp_error(state, "no operation '%s'; `occl-perf --help` lists them", arg);
         return 0;
     case ARGP_KEY_END:
+        fill_in(state, o);
         check_together(state, o);
         return 0;
     default:
@@ -283,7 +417,7 @@ static char *list_ops(int key, const char *text, void *input) {
     const struct occl_perf_op *ops = occl_perf_ops(&count);
     (void)fprintf(out, "Operations:\n"); /* to memory: checked by fclose */
     for (int i = 0; i < count; i++)
-        (void)fprintf(out, "  %-11s %s\n", ops[i].name, ops[i].summary); /* as above */
+        (void)fprintf(out, "  %-14s %s\n", ops[i].name, ops[i].summary); /* as above */
     (void)fprintf(out, "\nExit status: 0 fine, 1 a wrong value or too little bandwidth, 2 usage, "
                        "3 an error of occl or no time left.\n"); /* as above */
     if (fclose(out) != 0) {
@@ -303,10 +437,10 @@ void occl_perf_parse(int argc, char **argv, struct occl_perf_options *out_option
         .help_filter = list_ops,
     };
     *out_options = (struct occl_perf_options){
-        .min_bytes = 32u << 20,
-        .step_bytes = 1u << 20,
+        .min_bytes = UNSET,
+        .max_bytes = UNSET,
+        .step_bytes = UNSET,
         .factor = 1,
-        .iterations = 20,
         .warmups = 5,
         .aggregate = 1,
         .checks = 1,

@@ -1,21 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tools/perf/values.h"
 
+#include <math.h>
 #include <string.h>
 
-size_t occl_values_bytes(enum occl_type type) {
+#include "tools/perf/small_floats.h"
+
+/* How the elements of a type are computed with. */
+enum family {
+    FAMILY_NONE,
+    FAMILY_SIGNED,
+    FAMILY_UNSIGNED,
+    FAMILY_SINGLE, /* float32, and what accumulates in it */
+    FAMILY_DOUBLE,
+    FAMILY_PAIR,
+};
+
+/* Wide enough for every exact sum of 64-bit integers, signed or not. */
+typedef __int128 wide;
+
+struct traits {
+    enum family family;
+    size_t bytes;
+    const struct occl_small_float *small; /* SINGLE that is not float32 */
+    int64_t stretch;                      /* integers: some inputs are so many times larger */
+};
+
+static struct traits traits_of(enum occl_type type) {
     switch (type) {
-    case OCCL_FLOAT16:
-    case OCCL_BFLOAT16:
-        return 2;
+    case OCCL_INT8:
+        return (struct traits){FAMILY_SIGNED, 1, NULL, 4};
+    case OCCL_UINT8:
+        return (struct traits){FAMILY_UNSIGNED, 1, NULL, 4};
+    case OCCL_INT16:
+        return (struct traits){FAMILY_SIGNED, 2, NULL, 1009};
+    case OCCL_UINT16:
+        return (struct traits){FAMILY_UNSIGNED, 2, NULL, 1009};
     case OCCL_INT32:
-    case OCCL_FLOAT32:
-        return 4;
+        return (struct traits){FAMILY_SIGNED, 4, NULL, 50000017};
+    case OCCL_UINT32:
+        return (struct traits){FAMILY_UNSIGNED, 4, NULL, 50000017};
     case OCCL_INT64:
+        return (struct traits){FAMILY_SIGNED, 8, NULL, 200000000000000003};
+    case OCCL_UINT64:
+        return (struct traits){FAMILY_UNSIGNED, 8, NULL, 200000000000000003};
+    case OCCL_FLOAT8E4M3:
+        return (struct traits){FAMILY_SINGLE, 1, &occl_float8e4m3, 0};
+    case OCCL_FLOAT8E5M2:
+        return (struct traits){FAMILY_SINGLE, 1, &occl_float8e5m2, 0};
+    case OCCL_FLOAT16:
+        return (struct traits){FAMILY_SINGLE, 2, &occl_float16, 0};
+    case OCCL_BFLOAT16:
+        return (struct traits){FAMILY_SINGLE, 2, &occl_bfloat16, 0};
+    case OCCL_FLOAT32:
+        return (struct traits){FAMILY_SINGLE, 4, NULL, 0};
     case OCCL_FLOAT64:
-        return 8;
+        return (struct traits){FAMILY_DOUBLE, 8, NULL, 0};
+    case OCCL_FLOAT32_INT32:
+    case OCCL_INT32_INT32:
+        return (struct traits){FAMILY_PAIR, 8, NULL, 0};
+    case OCCL_FLOAT64_INT64:
+    case OCCL_INT64_INT64:
+        return (struct traits){FAMILY_PAIR, 16, NULL, 0};
     }
-    return 0;
+    return (struct traits){FAMILY_NONE, 0, NULL, 0};
+}
+
+size_t occl_values_bytes(enum occl_type type) {
+    return traits_of(type).bytes;
+}
+
+bool occl_values_defined(enum occl_type type, enum occl_redop op) {
+    enum family family = traits_of(type).family;
+    switch (op) {
+    case OCCL_SUM:
+    case OCCL_PROD:
+    case OCCL_MAX:
+    case OCCL_MIN:
+    case OCCL_AVG:
+    case OCCL_PREMULSUM:
+        return family != FAMILY_PAIR && family != FAMILY_NONE;
+    case OCCL_BAND:
+    case OCCL_BOR:
+    case OCCL_BXOR:
+    case OCCL_LAND:
+    case OCCL_LOR:
+    case OCCL_LXOR:
+        return family == FAMILY_SIGNED || family == FAMILY_UNSIGNED;
+    case OCCL_MINLOC:
+    case OCCL_MAXLOC:
+        return family == FAMILY_PAIR;
+    }
+    return false;
 }
 
 /* Small whole numbers around zero that depend on everything. */
@@ -25,184 +101,269 @@ static int level(int rank, size_t index, uint32_t seed) {
     return (int)(mixed % 61u) - 30;
 }
 
-/* ---- 16-bit floats, by their definition; inputs here are finite ---- */
+/* ---- integers ---- */
 
-static uint32_t float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+/* Keeps the low bits, as the type's own arithmetic does. */
+static wide narrow(const struct traits *traits, wide value) {
+    int unused = 64 - 8 * (int)traits->bytes;
+    uint64_t low = (uint64_t)(unsigned __int128)value << unused;
+    return traits->family == FAMILY_SIGNED ? (wide)((int64_t)low >> unused) : (wide)(low >> unused);
 }
 
-static uint16_t to_bfloat16(float value) {
-    uint32_t bits = float_bits(value);
-    uint32_t half_way = 0x7fffu + ((bits >> 16) & 1u); /* ties to even */
-    return (uint16_t)((bits + half_way) >> 16);
+/* Wide enough that sums wrap for some elements; for the logical operators some are 0 on all ranks,
+ * and some on all but one or few. */
+static wide integer_input(const struct traits *traits, int rank, size_t index, uint32_t seed) {
+    wide value = level(rank, index, seed);
+    if (index % 10 == 2 || (index % 10 == 7 && (size_t)rank != index % 4))
+        value = 0;
+    if (index % 7 == 3)
+        value *= traits->stretch;
+    return narrow(traits, value);
 }
 
-static float from_bfloat16(uint16_t half) {
-    uint32_t bits = (uint32_t)half << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-/* Rounds shift low bits away, ties to even. */
-static uint32_t round_shift(uint32_t value, uint32_t shift) {
-    if (shift > 31)
-        return 0;
-    uint32_t kept = value >> shift;
-    uint32_t rest = value & ((1u << shift) - 1u);
-    uint32_t half = shift ? 1u << (shift - 1u) : 0;
-    return kept + (shift && (rest > half || (rest == half && (kept & 1u))));
-}
-
-static uint16_t to_float16(float value) {
-    uint32_t bits = float_bits(value);
-    uint32_t sign = bits >> 16 & 0x8000u;
-    int exponent = (int)(bits >> 23 & 0xffu) - 127 + 15;
-    uint32_t mantissa = bits & 0x7fffffu;
-    if (exponent >= 31)
-        return (uint16_t)(sign | 0x7c00u);
-    if (exponent <= 0) {
-        if (exponent < -10)
-            return (uint16_t)sign;
-        return (uint16_t)(sign | round_shift(mantissa | 0x800000u, (uint32_t)(14 - exponent)));
+static wide combine_integers(enum occl_redop op, wide a, wide b) {
+    switch (op) {
+    case OCCL_PROD: /* the low bits of the product need only the low bits of the factors */
+        return (wide)((uint64_t)(unsigned __int128)a * (uint64_t)(unsigned __int128)b);
+    case OCCL_MIN:
+        return b < a ? b : a;
+    case OCCL_MAX:
+        return b > a ? b : a;
+    case OCCL_BAND:
+        return a & b;
+    case OCCL_BOR:
+        return a | b;
+    case OCCL_BXOR:
+        return a ^ b;
+    case OCCL_LAND:
+        return a && b;
+    case OCCL_LOR:
+        return a || b;
+    case OCCL_LXOR:
+        return !a != !b;
+    case OCCL_SUM:
+    case OCCL_AVG:
+    case OCCL_PREMULSUM:
+    case OCCL_MINLOC:
+    case OCCL_MAXLOC:
+        break;
     }
-    /* A carry out of the mantissa raises the exponent, as it should, up to infinity. */
-    return (uint16_t)(sign | (((uint32_t)exponent << 10) + round_shift(mantissa, 13)));
+    return a + b;
 }
 
-static float from_float16(uint16_t half) {
-    float sign = half & 0x8000u ? -1.0f : 1.0f;
-    int exponent = half >> 10 & 31;
-    float mantissa = (float)(half & 0x3ffu);
-    if (exponent == 0)
-        return sign * mantissa * 0x1p-24f;
-    float scale = 1.0f;
-    for (int e = exponent; e < 25; e++)
-        scale *= 0.5f;
-    for (int e = exponent; e > 25; e--)
-        scale *= 2.0f;
-    return sign * (mantissa + 1024.0f) * scale;
+static wide reduce_integers(enum occl_type type, const struct traits *traits, enum occl_redop op,
+                            int ranks, size_t index, uint32_t seed) {
+    wide result = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        wide next = integer_input(traits, rank, index, seed);
+        if (op == OCCL_PREMULSUM)
+            next =
+                combine_integers(OCCL_PROD, next, (wide)occl_values_factor_of(type, rank).integer);
+        result = rank ? combine_integers(op, result, next) : next;
+    }
+    if (op == OCCL_AVG)
+        result /= ranks;
+    if (op == OCCL_LAND || op == OCCL_LOR || op == OCCL_LXOR)
+        result = result != 0; /* that of one rank, too */
+    return narrow(traits, result);
 }
 
-/* ---- elements as numbers ---- */
-
-static void put_float(enum occl_type type, void *period, size_t index, float value) {
-    if (type == OCCL_FLOAT32)
-        ((float *)period)[index] = value;
-    else
-        ((uint16_t *)period)[index] = type == OCCL_FLOAT16 ? to_float16(value) : to_bfloat16(value);
+static void put_integer(const struct traits *traits, void *period, size_t index, wide value) {
+    uint64_t low = (uint64_t)(unsigned __int128)value; /* little endian, as all that occl runs on */
+    memcpy((char *)period + index * traits->bytes, &low, traits->bytes);
 }
 
-/* Tenths are exact in no binary type, so sums and the final rounding have something to round. */
-static float float_input(enum occl_type type, int rank, size_t index, uint32_t seed) {
-    float value = (float)level(rank, index, seed) * 0.1f;
-    if (type == OCCL_FLOAT16)
-        return from_float16(to_float16(value));
-    return type == OCCL_BFLOAT16 ? from_bfloat16(to_bfloat16(value)) : value;
+/* ---- floats ---- */
+
+static float round_to(const struct traits *traits, float value) {
+    return traits->small
+               ? occl_small_float_to(traits->small, occl_small_float_from(traits->small, value))
+               : value;
+}
+
+/* Tenths are exact in no binary type, so sums and the final rounding have something to round. Zeros
+ * of both signs meet. */
+static double tenths(int rank, size_t index, uint32_t seed, double tenth) {
+    int value = index % 13 == 6 ? 0 : level(rank, index, seed);
+    return value ? value * tenth : rank % 2 ? -0.0 : 0.0;
+}
+
+static float single_input(const struct traits *traits, int rank, size_t index, uint32_t seed) {
+    return round_to(traits, (float)tenths(rank, index, seed, (double)0.1f));
 }
 
 static double double_input(int rank, size_t index, uint32_t seed) {
-    return (double)level(rank, index, seed) * 0.1;
+    return tenths(rank, index, seed, 0.1);
 }
 
-/* Wide enough that sums of int32 wrap for some elements. */
-static int64_t integer_input(enum occl_type type, int rank, size_t index, uint32_t seed) {
-    int64_t value = level(rank, index, seed);
-    if (index % 7 == 3)
-        value *= type == OCCL_INT32 ? 50000017 : 200000000000000003;
-    return value;
+static bool less(double a, double b) {
+    return a < b || (a == b && signbit(a) && !signbit(b));
+}
+
+static float combine_singles(enum occl_redop op, float a, float b) {
+    switch ((int)op) {
+    case OCCL_PROD:
+        return a * b;
+    case OCCL_MIN:
+        return less((double)b, (double)a) ? b : a;
+    case OCCL_MAX:
+        return less((double)a, (double)b) ? b : a;
+    default:
+        return a + b;
+    }
+}
+
+static double combine_doubles(enum occl_redop op, double a, double b) {
+    switch ((int)op) {
+    case OCCL_PROD:
+        return a * b;
+    case OCCL_MIN:
+        return less(b, a) ? b : a;
+    case OCCL_MAX:
+        return less(a, b) ? b : a;
+    default:
+        return a + b;
+    }
+}
+
+static float reduce_singles(enum occl_type type, const struct traits *traits, enum occl_redop op,
+                            int ranks, size_t index, uint32_t seed) {
+    float result = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        float next = single_input(traits, rank, index, seed);
+        if (op == OCCL_PREMULSUM)
+            next *= occl_values_factor_of(type, rank).single;
+        result = rank ? combine_singles(op, result, next) : next;
+    }
+    return op == OCCL_AVG ? result / (float)ranks : result;
+}
+
+static double reduce_doubles(enum occl_redop op, int ranks, size_t index, uint32_t seed) {
+    double result = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        double next = double_input(rank, index, seed);
+        if (op == OCCL_PREMULSUM)
+            next *= occl_values_factor_of(OCCL_FLOAT64, rank).wide;
+        result = rank ? combine_doubles(op, result, next) : next;
+    }
+    return op == OCCL_AVG ? result / (double)ranks : result;
+}
+
+static void put_single(const struct traits *traits, void *period, size_t index, float value) {
+    if (traits->small)
+        put_integer(traits, period, index, (wide)occl_small_float_from(traits->small, value));
+    else
+        ((float *)period)[index] = value;
+}
+
+/* ---- pairs ---- */
+
+struct pair {
+    int value; /* halves, in the pairs of floats */
+    int64_t index;
+};
+
+/* Few values, so that ranks tie; the lowest index of a tie is that of any rank. */
+static struct pair pair_input(int rank, size_t index, uint32_t seed) {
+    return (struct pair){level(rank, index, seed) / 10,
+                         (int64_t)((index * 13 + (size_t)rank * 57 + seed) % 101)};
+}
+
+static struct pair reduce_pairs(enum occl_redop op, int ranks, size_t index, uint32_t seed) {
+    struct pair best = pair_input(0, index, seed);
+    for (int rank = 1; rank < ranks; rank++) {
+        struct pair next = pair_input(rank, index, seed);
+        bool better = op == OCCL_MINLOC ? next.value < best.value : next.value > best.value;
+        if (better || (next.value == best.value && next.index < best.index))
+            best = next;
+    }
+    return best;
+}
+
+static void put_pair(enum occl_type type, void *period, size_t index, struct pair pair) {
+    int32_t *narrow_at = (int32_t *)period + 2 * index;
+    int64_t *wide_at = (int64_t *)period + 2 * index;
+    switch ((int)type) {
+    case OCCL_FLOAT32_INT32:
+        *(float *)(void *)narrow_at = (float)pair.value * 0.5f;
+        narrow_at[1] = (int32_t)pair.index;
+        break;
+    case OCCL_INT32_INT32:
+        narrow_at[0] = pair.value;
+        narrow_at[1] = (int32_t)pair.index;
+        break;
+    case OCCL_FLOAT64_INT64:
+        *(double *)(void *)wide_at = (double)pair.value * 0.5;
+        wide_at[1] = pair.index;
+        break;
+    default:
+        wide_at[0] = pair.value;
+        wide_at[1] = pair.index;
+        break;
+    }
+}
+
+/* ---- periods ---- */
+
+union occl_values_factor occl_values_factor_of(enum occl_type type, int rank) {
+    switch (traits_of(type).family) {
+    case FAMILY_SIGNED:
+        return (union occl_values_factor){.integer = (rank % 5) * 3 - 4};
+    case FAMILY_UNSIGNED:
+        return (union occl_values_factor){.natural = (uint64_t)(rank % 5) * 3 + 2};
+    case FAMILY_DOUBLE:
+        return (union occl_values_factor){.wide = 0.7 - 0.3 * (rank % 5)};
+    case FAMILY_SINGLE:
+        return (union occl_values_factor){.single = 0.7f - 0.3f * (float)(rank % 5)};
+    case FAMILY_PAIR:
+    case FAMILY_NONE:
+        break;
+    }
+    return (union occl_values_factor){.natural = 0};
 }
 
 void occl_values_input(enum occl_type type, int rank, uint32_t seed, void *out_period) {
+    struct traits traits = traits_of(type);
     for (size_t i = 0; i < OCCL_VALUES_PERIOD; i++) {
-        switch (type) {
-        case OCCL_INT32:
-            ((int32_t *)out_period)[i] = (int32_t)integer_input(type, rank, i, seed);
+        switch (traits.family) {
+        case FAMILY_SIGNED:
+        case FAMILY_UNSIGNED:
+            put_integer(&traits, out_period, i, integer_input(&traits, rank, i, seed));
             break;
-        case OCCL_INT64:
-            ((int64_t *)out_period)[i] = integer_input(type, rank, i, seed);
+        case FAMILY_SINGLE:
+            put_single(&traits, out_period, i, single_input(&traits, rank, i, seed));
             break;
-        case OCCL_FLOAT64:
+        case FAMILY_DOUBLE:
             ((double *)out_period)[i] = double_input(rank, i, seed);
             break;
-        case OCCL_FLOAT16:
-        case OCCL_BFLOAT16:
-        case OCCL_FLOAT32:
-            put_float(type, out_period, i, float_input(type, rank, i, seed));
+        case FAMILY_PAIR:
+            put_pair(type, out_period, i, pair_input(rank, i, seed));
+            break;
+        case FAMILY_NONE:
             break;
         }
     }
 }
 
-/* ---- reductions ---- */
-
-static float reduce_float(enum occl_type type, enum occl_redop op, int ranks, size_t index,
-                          uint32_t seed) {
-    float result = float_input(type, 0, index, seed);
-    for (int rank = 1; rank < ranks; rank++) {
-        float next = float_input(type, rank, index, seed);
-        if (op == OCCL_MIN)
-            result = next < result ? next : result;
-        else if (op == OCCL_MAX)
-            result = next > result ? next : result;
-        else
-            result += next;
-    }
-    return op == OCCL_AVG ? result / (float)ranks : result;
-}
-
-static double reduce_double(enum occl_redop op, int ranks, size_t index, uint32_t seed) {
-    double result = double_input(0, index, seed);
-    for (int rank = 1; rank < ranks; rank++) {
-        double next = double_input(rank, index, seed);
-        if (op == OCCL_MIN)
-            result = next < result ? next : result;
-        else if (op == OCCL_MAX)
-            result = next > result ? next : result;
-        else
-            result += next;
-    }
-    return op == OCCL_AVG ? result / (double)ranks : result;
-}
-
-/* The exact sum fits 128 bits; the cast back wraps. */
-static int64_t reduce_integer(enum occl_type type, enum occl_redop op, int ranks, size_t index,
-                              uint32_t seed) {
-    __int128 result = integer_input(type, 0, index, seed);
-    for (int rank = 1; rank < ranks; rank++) {
-        int64_t next = integer_input(type, rank, index, seed);
-        if (op == OCCL_MIN)
-            result = next < result ? next : result;
-        else if (op == OCCL_MAX)
-            result = next > result ? next : result;
-        else
-            result += next;
-    }
-    if (op == OCCL_AVG)
-        result /= ranks;
-    return type == OCCL_INT32 ? (int32_t)(uint32_t)(unsigned __int128)result
-                              : (int64_t)(uint64_t)(unsigned __int128)result;
-}
-
 void occl_values_reduce(enum occl_type type, enum occl_redop op, int ranks, uint32_t seed,
                         void *out_period) {
+    struct traits traits = traits_of(type);
     for (size_t i = 0; i < OCCL_VALUES_PERIOD; i++) {
-        switch (type) {
-        case OCCL_INT32:
-            ((int32_t *)out_period)[i] = (int32_t)reduce_integer(type, op, ranks, i, seed);
+        switch (traits.family) {
+        case FAMILY_SIGNED:
+        case FAMILY_UNSIGNED:
+            put_integer(&traits, out_period, i, reduce_integers(type, &traits, op, ranks, i, seed));
             break;
-        case OCCL_INT64:
-            ((int64_t *)out_period)[i] = reduce_integer(type, op, ranks, i, seed);
+        case FAMILY_SINGLE:
+            put_single(&traits, out_period, i, reduce_singles(type, &traits, op, ranks, i, seed));
             break;
-        case OCCL_FLOAT64:
-            ((double *)out_period)[i] = reduce_double(op, ranks, i, seed);
+        case FAMILY_DOUBLE:
+            ((double *)out_period)[i] = reduce_doubles(op, ranks, i, seed);
             break;
-        case OCCL_FLOAT16:
-        case OCCL_BFLOAT16:
-        case OCCL_FLOAT32:
-            put_float(type, out_period, i, reduce_float(type, op, ranks, i, seed));
+        case FAMILY_PAIR:
+            put_pair(type, out_period, i, reduce_pairs(op, ranks, i, seed));
+            break;
+        case FAMILY_NONE:
             break;
         }
     }
@@ -210,28 +371,32 @@ void occl_values_reduce(enum occl_type type, enum occl_redop op, int ranks, uint
 
 /* ---- whole buffers ---- */
 
-void occl_values_fill(enum occl_type type, const void *period, void *buffer, size_t count) {
+void occl_values_fill_from(enum occl_type type, const void *period, size_t first, void *buffer,
+                           size_t count) {
     size_t width = occl_values_bytes(type);
     char *to = buffer;
-    while (count > 0) {
-        size_t part = count < OCCL_VALUES_PERIOD ? count : OCCL_VALUES_PERIOD;
-        memcpy(to, period, part * width);
+    for (first %= OCCL_VALUES_PERIOD; count > 0; first = 0) {
+        size_t room = OCCL_VALUES_PERIOD - first;
+        size_t part = count < room ? count : room;
+        memcpy(to, (const char *)period + first * width, part * width);
         to += part * width;
         count -= part;
     }
 }
 
-uint64_t occl_values_count_wrong(enum occl_type type, const void *period, const void *buffer,
-                                 size_t count) {
+uint64_t occl_values_count_wrong_from(enum occl_type type, const void *period, size_t first,
+                                      const void *buffer, size_t count) {
     size_t width = occl_values_bytes(type);
-    const char *from = buffer;
+    const char *found = buffer;
     uint64_t wrong = 0;
-    while (count > 0) {
-        size_t part = count < OCCL_VALUES_PERIOD ? count : OCCL_VALUES_PERIOD;
-        if (memcmp(from, period, part * width) != 0)
+    for (first %= OCCL_VALUES_PERIOD; count > 0; first = 0) {
+        size_t room = OCCL_VALUES_PERIOD - first;
+        size_t part = count < room ? count : room;
+        const char *expected = (const char *)period + first * width;
+        if (memcmp(found, expected, part * width) != 0)
             for (size_t i = 0; i < part; i++)
-                wrong += memcmp(from + i * width, (const char *)period + i * width, width) != 0;
-        from += part * width;
+                wrong += memcmp(found + i * width, expected + i * width, width) != 0;
+        found += part * width;
         count -= part;
     }
     return wrong;

@@ -165,7 +165,7 @@ static enum occl_exec_result run_local(struct sim_node_op *op, struct occl_exec_
     struct sim_cluster *cluster = op->node->cluster;
     const void *inputs[OCCL_LOCAL_RANKS_MAX];
     void *outputs[OCCL_LOCAL_RANKS_MAX];
-    struct occl_local_buffers buffers = {inputs, outputs, 0};
+    struct occl_local_buffers buffers = {inputs, outputs, NULL, 0};
     uint32_t index = op->strands_claimed++;
     /* A member has ended the op; whoever waits for its buffers waits for this look. */
     if (op->in_record && occl_rec_kind(occl_look32(&op->record->state)) != OCCL_REC_LOCAL)

@@ -291,7 +291,7 @@ static void start_op(struct sim_node_op *op) {
     struct sim_node *node = op->node;
     if (op->node_count == 1) {
         if (occl_local_plan_make(&op->op->signature,
-                                 op->op->shape == OCCL_SIM_PAIR ? 2 : op->members,
+                                 op->op->shape == OCCL_SIM_PAIR ? 2 : op->members, false, NULL,
                                  &op->plan) != OCCL_OK)
             sim_broken(node->cluster, "plan refused: job %u op %u", op->op->job, op->op->number);
         op->state = SIM_RUNNING;
