@@ -271,9 +271,16 @@ static bool advance_held_back(struct client_op *op) {
     if (status == OCCL_OK)
         return false;
     op->after_status = status;
-    /* The daemon has to hear of it. */
-    client_submit_now(op, status == OCCL_E_TIMEOUT ? OCCL_SQE_TIMED_OUT : OCCL_SQE_CANCELED);
-    return occl_observe32(&op->phase) != CLIENT_OP_ACTIVE;
+    if (status == OCCL_E_TIMEOUT) { /* the daemon has to hear of it */
+        client_submit_now(op, OCCL_SQE_TIMED_OUT);
+        return occl_observe32(&op->phase) != CLIENT_OP_ACTIVE;
+    }
+    if (op->path == CLIENT_PATH_RING) { /* the communicator's end tells everybody */
+        client_ring_unreserve();
+        occl_claim_overflow_drop(occl_claim_of(&op->comm->m, op->place.slot));
+    }
+    client_finish(op, status, false);
+    return true;
 }
 
 bool client_advance(struct client_op *op, bool may_execute) {

@@ -124,6 +124,7 @@ struct client_op {
     struct client_after *nodes; /* after_count of them, while it is held back */
     uint32_t after_pending;     /* of them, not complete; after_lock, read without */
     int32_t after_status;       /* the first error of one */
+    uint32_t why_not;           /* OCCL_SQE_*: what the daemon is told instead of the op */
     uint64_t aborted_since_ns;  /* 0, or when this rank saw the abort while others still executed */
     uint32_t may_write_rank;    /* OCCL_RANK_NONE, or who is stopped inside a strand of the op */
     uint64_t deadline_ns;       /* 0: none */
@@ -472,6 +473,8 @@ int client_vectors_get(struct client_op *op, uint64_t mask,
 bool client_vectors_differ(const struct client_op *op, const struct occl_local_vectors *vectors,
                            uint64_t mask, uint32_t mine, uint32_t *out_sender,
                            uint32_t *out_receiver);
+/* No member sends anything. vectors: of all members. */
+bool client_vectors_empty(const struct client_op *op, const struct occl_local_vectors *vectors);
 /* Puts this rank's vector and, if it fits, what it sends, into the page or a region. *out_in_page:
  * all of it is in the page. */
 int client_vector_publish(struct client_op *op, uint64_t direct_max, bool *out_in_page);

@@ -113,7 +113,7 @@ static void fill(const struct client_op *op, uint32_t verb, struct occl_sqe *out
     out_entry->verb = (uint8_t)verb;
     out_entry->priority = op->priority;
     if (verb == OCCL_SQE_SUBMIT)
-        out_entry->flags = op->withdrawn;
+        out_entry->flags = op->withdrawn ? op->withdrawn : op->why_not;
     out_entry->slot = (uint16_t)op->place.slot;
     out_entry->comm = op->comm->number;
     out_entry->key = op->key;

@@ -175,6 +175,7 @@ static void hand_over(struct client_op *op) {
 
 bool client_decide_all(struct client_op *op) {
     uint32_t other, now;
+    bool nothing = false;
     enum occl_signature_field field =
         occl_record_mismatch(op->rec, op->look.ready_mask, op->line_index, &other);
     uint32_t sender, receiver;
@@ -186,6 +187,8 @@ bool client_decide_all(struct client_op *op) {
                                                        OCCL_LOCAL_RANKS_MAX, &sender, &receiver)) {
             field = OCCL_FIELD_BLOCK;
             other = sender;
+        } else if (status == OCCL_OK) {
+            nothing = client_vectors_empty(op, vectors);
         }
     }
     uint32_t word = field == OCCL_FIELD_NONE ? OCCL_REC_LOCAL
@@ -194,6 +197,9 @@ bool client_decide_all(struct client_op *op) {
     if (status)
         word = OCCL_REC_WORD(OCCL_REC_ABORTED, status, op->comm->rank);
     bool won = occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now);
+    /* No strand's end would tell. (If this rank dies here, its death ends the op.) */
+    if (won && nothing && now == OCCL_REC_LOCAL)
+        (void)occl_record_decide(op->rec, OCCL_REC_LOCAL, OCCL_REC_DONE, &now);
     op->look.state = now;
     if (won)
         client_wake(op);
@@ -348,6 +354,7 @@ static void start_run(struct client_op *op) {
     op->cancel_sent = 0;
     op->announced = op->owes_look = op->planned = false;
     op->ring_done = 0;
+    op->why_not = 0;
     op->again_ns = 0;
     op->aborted_since_ns = 0;
     op->about_rank = op->may_write_rank = OCCL_RANK_NONE;
@@ -380,9 +387,8 @@ void client_submit_now(struct client_op *op, uint32_t why_not) {
         arrive(op);
     } else {
         copy_again(op);
-        op->withdrawn = failed ? why_not : 0;
+        op->why_not = failed ? why_not : 0;
         int status = submit_ring(op);
-        op->withdrawn = 0;
         if (status) /* the daemon is gone, or about to be */
             client_finish(op, status, false);
     }

@@ -173,3 +173,11 @@ bool client_vectors_differ(const struct client_op *op, const struct occl_local_v
     }
     return false;
 }
+
+bool client_vectors_empty(const struct client_op *op, const struct occl_local_vectors *vectors) {
+    for (uint32_t i = 0; i < op->members; i++)
+        for (uint32_t j = 0; j < op->members; j++)
+            if (occl_vector_at(vectors->of[i], op->members, OCCL_VECTOR_SEND_COUNT, j))
+                return false;
+    return true;
+}

@@ -115,8 +115,22 @@ struct occl_kind_sizes {
     int64_t in_place;
 };
 
-/* Those of any kind. vector: of a kind that has one, else ignored. False: the vector describes more
- * than any memory holds. */
+/* Whether the sides of a vector that are no more than one block say so in the one way. */
+static inline bool occl_kind_vector_regular(const struct occl_kind_traits *traits, uint32_t root,
+                                            uint32_t member, uint32_t members,
+                                            const uint64_t *vector) {
+    bool is_root = occl_kind_is_root(traits, root, member);
+    uint32_t send = is_root ? traits->send_root : traits->send_other;
+    uint32_t recv = is_root ? traits->recv_root : traits->recv_other;
+    uint32_t place = traits->flags & OCCL_KIND_ROOTED ? root : members;
+    return (send == OCCL_EXTENT_ALL || occl_vector_is_block(vector, members, OCCL_VECTOR_SEND_COUNT,
+                                                            send != OCCL_EXTENT_NONE, place)) &&
+           (recv == OCCL_EXTENT_ALL || occl_vector_is_block(vector, members, OCCL_VECTOR_RECV_COUNT,
+                                                            recv != OCCL_EXTENT_NONE, place));
+}
+
+/* Those of any kind. vector: of a kind that has one, else ignored. False: the vector has not the
+ * form of its kind (vector.h), or describes more than any memory holds. */
 static inline bool occl_kind_measure(const struct occl_kind_traits *traits, uint32_t root,
                                      uint32_t member, uint32_t members, uint64_t block_bytes,
                                      uint32_t element_bytes, const uint64_t *vector,
@@ -127,7 +141,8 @@ static inline bool occl_kind_measure(const struct occl_kind_traits *traits, uint
         out->in_place = occl_kind_in_place(traits, root, member, block_bytes);
         return true;
     }
-    if (!occl_vector_extent(vector, members, OCCL_VECTOR_SEND_COUNT, element_bytes,
+    if (!occl_kind_vector_regular(traits, root, member, members, vector) ||
+        !occl_vector_extent(vector, members, OCCL_VECTOR_SEND_COUNT, element_bytes,
                             &out->send_bytes) ||
         !occl_vector_extent(vector, members, OCCL_VECTOR_RECV_COUNT, element_bytes,
                             &out->recv_bytes))

@@ -6,12 +6,13 @@
  *   RECV_COUNT[i]  what it gets from member i        RECV_AT[i]  where that goes in its receive
  * buffer
  *
- * Two members agree when each sends the other what the other gets. Kinds in which a rank sends one
- * block to all, or gets one block from all, fill the whole array with it; where a rank sends or
- * gets nothing the numbers are 0.
+ * Two members agree when each sends the other what the other gets. A side that is one block begins
+ * at 0: kinds in which a rank sends it to all, or gets it from all, fill the whole array of counts
+ * with it; kinds with a root have it at the root's place only. All other numbers are 0. Plans rely
+ * on this form: they look such a block up in one place.
  *
  * Vectors lie in memory that other processes write. The daemon, and executors in clients, take a
- * copy and check that (occl_vector_measure). */
+ * copy and check that (occl_kind_measure). */
 #ifndef SHM_IPC_VECTOR_H
 #define SHM_IPC_VECTOR_H
 
@@ -53,6 +54,19 @@ static inline bool occl_vector_extent(const uint64_t *vector, uint32_t members,
             end = at + count;
     }
     *out_bytes = end * element_bytes;
+    return true;
+}
+
+/* Whether a side that is no more than one block has the form above. one: there is a block; root:
+ * where it is, or members when it is everywhere. */
+static inline bool occl_vector_is_block(const uint64_t *vector, uint32_t members,
+                                        enum occl_vector_part counts, bool one, uint32_t root) {
+    for (uint32_t i = 0; i < members; i++) {
+        uint64_t count = vector[counts * members + i], at = vector[(counts + 1) * members + i];
+        bool here = one && (root == members || i == root);
+        if (at != 0 || count != (here ? vector[counts * members + (root == members ? 0 : i)] : 0))
+            return false;
+    }
     return true;
 }
 

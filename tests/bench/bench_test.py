@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 import xml.dom.minidom
 from types import SimpleNamespace
@@ -55,7 +56,7 @@ def fake(backend, where, *arguments):
 
 def right_results_of_all_operations():
     where = [points.Point(op, 3, size, "loop") for op in points.OPS for size in (8, 4096)]
-    where.append(points.Point("broadcast", 3, 8, "sync"))
+    where += [points.Point(op, 3, 8, "sync") for op in points.ROOTED_OPS]
     lines, status = fake("right", points.argument_of(where))
     expect(status, 0)
     found = [points.Point(r["op"], r["ranks"], r["bytes"], r["mode"]) for r in lines]
@@ -70,7 +71,9 @@ def one_wrong_element_is_counted():
 
 
 def displaced_elements_are_counted():
-    for op in ("all_reduce", "all_gather", "all_to_all", "reduce_scatter"):
+    for op in points.OPS:
+        if op == "broadcast":  # rank 0, which is shifted, gives
+            continue
         lines, status = fake("shifted", op + ":4096")
         if lines[0]["wrong"] < 100 or status != campaign.EXIT_WRONG:
             raise AssertionError("%s: %r" % (op, lines))
@@ -104,8 +107,12 @@ def slow_library_measures_slow():
 
 
 def floor_meets_and_moves():
-    lines, status = run(FLOOR, "--ranks", "2", "--backend", "sleep", "--points", "all_reduce:1024")
-    expect((len(lines), lines[0]["wrong"], status), (1, 0, 0))
+    for ranks, backend in (("2", "sleep"), ("3", "sleep"), ("3", "yield"), ("2", "spin")):
+        where = [points.Point(op, 0, size, mode) for op in points.OPS for size, mode in
+                 ((8, points.mode_of(op, 2, 8)), (4096, "loop"))]  # fmt: skip
+        argument = points.argument_of(where)
+        lines, status = run(FLOOR, "--ranks", ranks, "--backend", backend, "--points", argument)
+        expect((len(lines), sum(r["wrong"] for r in lines), status), (len(where), 0, 0))
     where = ",".join(op + ":131072" for op in points.OPS)
     lines, status = run(FLOOR, "--ranks", "4", "--backend", "move", "--points", where)
     expect(({r["op"] for r in lines}, status), (set(points.OPS), 0))
@@ -140,9 +147,14 @@ def sizes_and_points():
         except ValueError:
             continue
         raise AssertionError("%r was taken" % bad)
-    expect(points.mode_of("broadcast", 65535), "sync")
-    expect(points.mode_of("broadcast", 65536), "loop")
-    expect(points.mode_of("all_reduce", 8), "loop")
+    expect(points.mode_of("broadcast", 2, 65535), "sync")
+    expect(points.mode_of("broadcast", 8, 65536), "loop")
+    expect(points.mode_of("all_reduce", 2, 8), "loop")
+    expect({points.mode_of(op, 4, 1024) for op in points.ROOTED_OPS}, {"sync"})
+    expect([points.mode_of("gather", n, 262144) for n in (2, 4, 8)], ["loop", "loop", "sync"])
+    expect(points.mode_of("reduce", 8, 65536), "loop")
+    if not set(points.ROOTED_OPS) < set(points.OPS) or points.OPS[:5] != points.QUICK_OPS:
+        raise AssertionError("%r" % (points.OPS,))
     found = points.argument_of(points.points_of(["broadcast"], [2], [65536, 8]))
     expect(found, "broadcast:8:sync,broadcast:65536")
 
@@ -261,7 +273,7 @@ def rounds_keep_the_quick_setting():
     where = [points.Point("all_reduce", 2, size, "loop") for size in (8, 1024)]
     plan = SimpleNamespace(
         programs=["openmpi"], ranks=[2], points=where, private=False, rounds_min=3, rounds_max=3,
-        end_s=None, budget_ms=2, keep=1, hopeless=2.0, retries=0, looks=0, verbose=False,
+        end_s=None, hard_end_s=None, budget_ms=2, keep=1, hopeless=2.0, retries=0, looks=0, verbose=False,
     )  # fmt: skip
     original = campaign.settings_of
     campaign.settings_of = fake_settings
@@ -276,6 +288,22 @@ def rounds_keep_the_quick_setting():
     record = report.records(found, where)[1]
     if record["wrong"] < 1:
         raise AssertionError("wrong elements are missing from %r" % record)
+
+
+def late_rounds_get_less_time():
+    plan = SimpleNamespace(programs=[], ranks=[], private=False, rounds_min=5, budget_ms=40)
+    said = []
+    tour = campaign.Campaign(plan, {}, said.append)
+    for left_s, round_s, wanted_ms in ((None, 99, 40), (99, 20, 40), (40, 20, 25), (-5, 20, 8)):
+        plan.budget_ms = 40
+        plan.hard_end_s = None if left_s is None else time.monotonic() + left_s
+        tour._hurry(1, round_s)  # pylint: disable=protected-access
+        if abs(plan.budget_ms - wanted_ms) > 1:
+            raise AssertionError("%r: %d ms" % (left_s, plan.budget_ms))
+    expect(len(said), 2)
+    plan.budget_ms = 40
+    tour._hurry(5, 20)  # pylint: disable=protected-access
+    expect(plan.budget_ms, 40)
 
 
 def runs_are_bounded():
@@ -321,9 +349,13 @@ def settings_fit_their_points():
             found = settings.settings_of(peer, ranks, 2, True)
             names = [setting.name for setting in found]
             expect(len(set(names)), len(names))
-            large = points.Point("all_reduce", ranks, 16 << 20, "loop")
-            if not any(setting.applies(large) for setting in found):
-                raise AssertionError("%s, %d ranks: nothing for 16 MiB" % (peer, ranks))
+            for op in points.OPS:
+                if (peer, op) == ("gloo", "reduce_scatter"):  # which it does not have
+                    continue
+                for size in (8, 16 << 20):
+                    point = points.Point(op, ranks, size, points.mode_of(op, ranks, size))
+                    if not any(setting.applies(point) for setting in found):
+                        raise AssertionError("%s: nothing for %r" % (peer, point))
 
 
 CASES = (
@@ -347,6 +379,7 @@ CASES = (
     records_without_occl,
     tables_and_plot,
     rounds_keep_the_quick_setting,
+    late_rounds_get_less_time,
     runs_are_bounded,
     daemon_is_started_and_stopped,
     daemon_that_fails_says_why,

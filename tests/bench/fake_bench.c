@@ -5,7 +5,7 @@
  *
  *   right      does what it should
  *   slow       the same, but each call takes at least two milliseconds
- *   flipped    the last element on the last rank is one too large
+ *   flipped    the last element on the last rank that gets something is one too large
  *   shifted    rank 0 gets its elements one place off
  *   unwritten  writes nothing anywhere
  *   failing    the last rank's calls return an error
@@ -51,11 +51,15 @@ static float received(const struct rank *rank, enum occl_bench_op op, size_t i, 
     switch (op) {
     case OCCL_BENCH_BROADCAST:
         return arena->sent[0][i];
+    case OCCL_BENCH_SCATTER:
+        return arena->sent[0][me * count + i];
     case OCCL_BENCH_ALL_GATHER:
+    case OCCL_BENCH_GATHER:
         return arena->sent[i / count][i % count];
     case OCCL_BENCH_ALL_TO_ALL:
         return arena->sent[i / count][me * count + i % count];
     case OCCL_BENCH_ALL_REDUCE:
+    case OCCL_BENCH_REDUCE:
     case OCCL_BENCH_REDUCE_SCATTER:
     case OCCL_BENCH_OPS:
         break;
@@ -86,7 +90,8 @@ static int run(void *self, enum occl_bench_op op, float *send, float *recv, size
     for (size_t i = 0; i < elements && !behaves(rank, "unwritten"); i++) {
         recv[i] = received(rank, op, (i + shift) % elements, count);
     }
-    if (last && behaves(rank, "flipped")) {
+    bool at_root = op == OCCL_BENCH_REDUCE || op == OCCL_BENCH_GATHER;
+    if ((at_root ? me == 0 : last) && behaves(rank, "flipped")) {
         recv[elements - 1] += 1;
     }
     occl_bench_control_meet(&rank->meeting);

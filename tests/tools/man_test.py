@@ -147,7 +147,7 @@ def bash_completes_what_can_stand_there(out):
         ("occlctl run -n 2 prog", "--on", set()),
         ("occlctl set", "", {"job", "tenant", "daemon"}),
         ("occl-perf -n 5", "all", {"all_reduce"}),
-        ("occl-perf -o", "m", {"min", "max"}),
+        ("occl-perf -o", "m", {"min", "max", "minloc", "maxloc"}),
         ("occl-sim", "", {"cluster", "sessions"}),
         ("occld", "--check", {"--check-config"}),
     )

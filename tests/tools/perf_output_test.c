@@ -263,7 +263,7 @@ static void help_names_every_flag_and_its_values(void **state) {
     HAS(r->out, "--memory=zero-copy|any");
     HAS(r->out, "f8e4m3, f8e5m2, float_int, double_long, int_int, long_long or all");
     HAS(r->out, "land, lor, lxor, minloc, maxloc or all");
-    HAS(r->out, "-M, --split=MOD N|DIV N|AND MASK|OR MASK");
+    HAS(r->out, "-M, --split=RULE");
     HAS(r->out, "--style=nccl|osu");
     HAS(r->out, "--percentiles=p50,p90,p99,p999");
     HAS(r->out, "--interval");

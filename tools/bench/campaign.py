@@ -24,6 +24,10 @@ LAUNCH_LIMIT_S = 120
 LAUNCH_LIMIT_LARGE_S = 600
 LARGE_BYTES = 64 << 20
 DAEMON_START_LIMIT_S = 20
+# With less than this a point of a millisecond a call has no more than a handful of samples.
+BUDGET_MIN_MS = 8
+# Later rounds leave out the settings that the first one dropped; so much of it remains at most.
+LATER_PART = 0.8
 
 
 class Daemon:
@@ -97,6 +101,7 @@ class Campaign:
                     "round %d: %.0f s, line %s ns, %d of %d runs disturbed so far"
                     % (number, took_s, self._lines(number), self.noisy_launches, self.launches)
                 )
+                self._hurry(number, took_s)
                 if number == 1:
                     self._choose()
                 elif number >= self.plan.rounds_min and self._is_late(took_s):
@@ -113,6 +118,20 @@ class Campaign:
         except (OSError, RuntimeError) as error:
             self._fail("occl: %s" % error)
             self.plan.programs = [name for name in self.plan.programs if name != "occl"]
+
+    def _hurry(self, number, round_s):
+        """Gives each point less time, where the rounds that must be made would end too late. The
+        number of samples in a round shrinks, and nothing else: a round stays one value a point."""
+        left = self.plan.rounds_min - number
+        if self.plan.hard_end_s is None or left <= 0:
+            return
+        expected_s = round_s * (LATER_PART if number == 1 else 1)
+        allowed_s = (self.plan.hard_end_s - time.monotonic()) / left
+        if expected_s > allowed_s and self.plan.budget_ms > BUDGET_MIN_MS:
+            shorter_ms = int(self.plan.budget_ms * max(allowed_s, 0) / expected_s)
+            self.plan.budget_ms = max(BUDGET_MIN_MS, shorter_ms)
+            text = "a round may take %.0f s from here on: %d ms a point"
+            self.say(text % (max(allowed_s, 0), self.plan.budget_ms))
 
     def _is_late(self, round_s):
         end_s = self.plan.end_s

@@ -2,146 +2,42 @@
 /*
  * What no library can beat on this machine. With --backend move: the bytes that one address space
  * must move for each point, by one worker and by two. With --backend spin, yield or sleep: the best
- * way for --ranks processes to meet, as a tiny all-reduce or broadcast in the common harness, which
- * differs only in how a rank waits (always looking; giving the core away; giving it away some
- * times, then sleeping).
+ * way for --ranks processes to meet, as a tiny collective in the common harness, which differs only
+ * in how a rank waits (always looking; giving the core away; giving it away some times, then
+ * sleeping).
  */
-#include <limits.h>
-#include <linux/futex.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "tools/bench/control.h"
 #include "tools/bench/floor_kernels.h"
+#include "tools/bench/floor_meet.h"
 #include "tools/bench/harness.h"
 #include "tools/bench/line.h"
 
-/* What a rank can bring to a meeting: all sizes below 64 KiB that are measured. */
-#define PAYLOAD_ELEMENTS ((size_t)4096)
-/* Yields before a waiter sleeps. */
-#define YIELDS_BEFORE_SLEEP 16u
 #define WORKERS_MAX 2u
 /* Samples of one way to move; with five ways and two numbers of workers this is enough. */
 #define MOVE_SAMPLES_MAX ((uint32_t)400)
 #define MOVE_SAMPLES_MIN ((uint32_t)4)
 
-enum waiting { WAITING_SPIN, WAITING_YIELD, WAITING_SLEEP };
-
-/*
- * A place to meet. In an all-reduce the last to arrive adds up what all brought, then moves the
- * generation; that release store publishes the sum, and the waiters' acquire load sees it. In a
- * broadcast the root moves it and does not wait. Two sums, by turns: a slow rank may still read one
- * while the next is made. A root that runs ahead by two writes the same data once more.
- */
-struct place {
-    _Alignas(64) uint32_t arrived;
-    _Alignas(64) uint32_t generation;
-    uint32_t sleepers;
-    _Alignas(64) float sum[2][PAYLOAD_ELEMENTS];
-    _Alignas(64) float brought[OCCL_BENCH_RANKS_MAX][PAYLOAD_ELEMENTS];
-};
-
 struct job {
     const struct occl_bench_options *options;
-    struct place *place;
-    enum waiting waiting;
+    struct occl_bench_place *place;
+    enum occl_bench_waiting waiting;
 };
-
-struct visitor {
-    struct place *place;
-    enum waiting waiting;
-    uint32_t rank;
-    uint32_t ranks;
-    uint32_t calls; /* the generation before the present call */
-};
-
-static void move_on(struct place *place, uint32_t generation) {
-    __atomic_store_n(&place->generation, generation, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&place->sleepers, __ATOMIC_SEQ_CST) != 0) {
-        /* Waking nobody is no error. */
-        (void)syscall(SYS_futex, &place->generation, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-    }
-}
-
-static void wait_for_move(const struct visitor *visitor) {
-    struct place *place = visitor->place;
-    uint32_t yields = 0;
-    for (;;) {
-        uint32_t generation = __atomic_load_n(&place->generation, __ATOMIC_ACQUIRE);
-        if ((int32_t)(generation - visitor->calls) > 0) {
-            return;
-        }
-        if (visitor->waiting == WAITING_SPIN) {
-#if defined(__x86_64__)
-            __builtin_ia32_pause();
-#endif
-        } else if (visitor->waiting == WAITING_YIELD || yields++ < YIELDS_BEFORE_SLEEP) {
-            (void)sched_yield();
-        } else {
-            __atomic_add_fetch(&place->sleepers, 1, __ATOMIC_SEQ_CST);
-            /* Every way back is handled by looking again. */
-            (void)syscall(SYS_futex, &place->generation, FUTEX_WAIT, generation, NULL, NULL, 0);
-            __atomic_sub_fetch(&place->sleepers, 1, __ATOMIC_SEQ_CST);
-        }
-    }
-}
-
-static void add_up(struct place *place, uint32_t ranks, float *sum, size_t count) {
-    memcpy(sum, place->brought[0], count * sizeof(float));
-    for (uint32_t r = 1; r < ranks; r++) {
-        for (size_t i = 0; i < count; i++) {
-            sum[i] += place->brought[r][i];
-        }
-    }
-}
-
-static void bring(struct visitor *visitor, float *sum, const float *send, size_t count) {
-    struct place *place = visitor->place;
-    memcpy(place->brought[visitor->rank], send, count * sizeof(float));
-    if (__atomic_add_fetch(&place->arrived, 1, __ATOMIC_ACQ_REL) != visitor->ranks) {
-        wait_for_move(visitor);
-        return;
-    }
-    add_up(place, visitor->ranks, sum, count);
-    __atomic_store_n(&place->arrived, 0, __ATOMIC_RELAXED);
-    move_on(place, visitor->calls + 1);
-}
 
 static int meet(void *self, enum occl_bench_op op, float *send, float *recv, size_t count) {
-    struct visitor *visitor = self;
-    float *sum = visitor->place->sum[visitor->calls % 2];
-    if (count > PAYLOAD_ELEMENTS) {
-        return 1;
-    }
-    if (op == OCCL_BENCH_ALL_REDUCE) {
-        bring(visitor, sum, send, count);
-        memcpy(recv, sum, count * sizeof(float));
-    } else if (visitor->rank == 0) {
-        memcpy(sum, recv, count * sizeof(float));
-        move_on(visitor->place, visitor->calls + 1);
-    } else {
-        wait_for_move(visitor);
-        memcpy(recv, sum, count * sizeof(float));
-    }
-    visitor->calls++;
-    return 0;
-}
-
-static bool meets_for(void *self, enum occl_bench_op op) {
-    (void)self;
-    return op == OCCL_BENCH_ALL_REDUCE || op == OCCL_BENCH_BROADCAST;
+    return occl_bench_meet(self, op, send, recv, count);
 }
 
 static int visit(void *argument, uint32_t rank) {
     const struct job *job = argument;
-    struct visitor visitor = {
+    struct occl_bench_visitor visitor = {
         .place = job->place,
         .waiting = job->waiting,
         .rank = rank,
@@ -153,7 +49,6 @@ static int visit(void *argument, uint32_t rank) {
         .rank = rank,
         .ranks = job->options->ranks,
         .self = &visitor,
-        .supports = meets_for,
         .run = meet,
     };
     return occl_bench_measure(&backend, job->options);
@@ -253,15 +148,18 @@ static void streams(const struct occl_bench_point *point, uint32_t ranks, float 
     case OCCL_BENCH_BROADCAST:
         out_count = ranks - 1;
         break;
-    case OCCL_BENCH_REDUCE_SCATTER:
+    case OCCL_BENCH_REDUCE:
+    case OCCL_BENCH_REDUCE_SCATTER: /* each rank writes a part of one buffer's size */
         in_count = ranks;
         break;
-    case OCCL_BENCH_ALL_GATHER:
+    case OCCL_BENCH_ALL_GATHER: /* the blocks of all ranks are one buffer's size */
         out_count = ranks;
         break;
     case OCCL_BENCH_ALL_TO_ALL:
         elements *= ranks;
         break;
+    case OCCL_BENCH_GATHER:
+    case OCCL_BENCH_SCATTER:
     case OCCL_BENCH_OPS:
         break;
     }
@@ -439,11 +337,11 @@ int main(int argc, char **argv) {
         return measure_moves(&options);
     }
     if (strcmp(backend, "spin") == 0) {
-        job.waiting = WAITING_SPIN;
+        job.waiting = OCCL_BENCH_WAITING_SPIN;
     } else if (strcmp(backend, "yield") == 0) {
-        job.waiting = WAITING_YIELD;
+        job.waiting = OCCL_BENCH_WAITING_YIELD;
     } else if (strcmp(backend, "sleep") == 0) {
-        job.waiting = WAITING_SLEEP;
+        job.waiting = OCCL_BENCH_WAITING_SLEEP;
     } else {
         (void)fprintf(stderr, "%s: --backend is one of move, spin, yield, sleep\n", argv[0]);
         return 2;

@@ -125,6 +125,18 @@ lines_of_any(const struct occl_bench_move *move, bool non_temporal, size_t first
         lines(move, 4, 4, non_temporal, first, end);
     } else if (in_count == 8 && out_count == 8) {
         lines(move, 8, 8, non_temporal, first, end);
+    } else if (in_count == 2 && out_count == 1) {
+        lines(move, 2, 1, non_temporal, first, end);
+    } else if (in_count == 4 && out_count == 1) {
+        lines(move, 4, 1, non_temporal, first, end);
+    } else if (in_count == 8 && out_count == 1) {
+        lines(move, 8, 1, non_temporal, first, end);
+    } else if (in_count == 1 && out_count == 2) {
+        lines(move, 1, 2, non_temporal, first, end);
+    } else if (in_count == 1 && out_count == 4) {
+        lines(move, 1, 4, non_temporal, first, end);
+    } else if (in_count == 1 && out_count == 8) {
+        lines(move, 1, 8, non_temporal, first, end);
     } else if (in_count == 1 && out_count == 1) {
         lines(move, 1, 1, non_temporal, first, end);
     } else if (in_count == 1 && out_count == 3) {

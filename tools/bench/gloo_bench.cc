@@ -13,9 +13,12 @@
 #include <gloo/alltoall.h>
 #include <gloo/broadcast.h>
 #include <gloo/config.h>
+#include <gloo/gather.h>
 #include <gloo/math.h>
+#include <gloo/reduce.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
+#include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 
 #include <chrono>
@@ -147,6 +150,66 @@ class AllToAll : public Call {
     gloo::AlltoallOptions options_;
 };
 
+class Reduce : public Call {
+  public:
+    Reduce(const std::shared_ptr<gloo::Context> &context, float *send, float *recv, size_t count)
+        : options_(context) {
+        options_.setInput(send, count);
+        options_.setOutput(recv, count);
+        options_.setRoot(0);
+        options_.setReduceFunction(sum_floats);
+    }
+    void run(uint32_t tag) override {
+        options_.setTag(tag);
+        gloo::reduce(options_);
+    }
+
+  private:
+    gloo::ReduceOptions options_;
+};
+
+class Gather : public Call {
+  public:
+    Gather(const std::shared_ptr<gloo::Context> &context, float *send, float *recv, size_t count)
+        : options_(context) {
+        options_.setInput(send, count);
+        if (context->rank == 0) {
+            options_.setOutput(recv, count * static_cast<size_t>(context->size));
+        }
+        options_.setRoot(0);
+    }
+    void run(uint32_t tag) override {
+        options_.setTag(tag);
+        gloo::gather(options_);
+    }
+
+  private:
+    gloo::GatherOptions options_;
+};
+
+class Scatter : public Call {
+  public:
+    Scatter(const std::shared_ptr<gloo::Context> &context, float *send, float *recv, size_t count)
+        : options_(context) {
+        if (context->rank == 0) {
+            std::vector<float *> blocks;
+            for (int r = 0; r < context->size; r++) {
+                blocks.push_back(send + count * static_cast<size_t>(r));
+            }
+            options_.setInputs(blocks, count);
+        }
+        options_.setOutput(recv, count);
+        options_.setRoot(0);
+    }
+    void run(uint32_t tag) override {
+        options_.setTag(tag);
+        gloo::scatter(options_);
+    }
+
+  private:
+    gloo::ScatterOptions options_;
+};
+
 class Rank {
   public:
     Rank(std::shared_ptr<gloo::Context> context, std::string algorithm)
@@ -182,6 +245,12 @@ class Rank {
             return std::make_unique<AllGather>(context_, send, recv, count);
         case OCCL_BENCH_ALL_TO_ALL:
             return std::make_unique<AllToAll>(context_, send, recv, count);
+        case OCCL_BENCH_REDUCE:
+            return std::make_unique<Reduce>(context_, send, recv, count);
+        case OCCL_BENCH_GATHER:
+            return std::make_unique<Gather>(context_, send, recv, count);
+        case OCCL_BENCH_SCATTER:
+            return std::make_unique<Scatter>(context_, send, recv, count);
         default:
             throw std::logic_error("operation not supported");
         }

@@ -8,8 +8,9 @@
  *   loop  Calls follow each other. A sample is the time between two moments at which the last rank
  *         returned, divided by the calls between them (several when calls are very short).
  *   sync  All ranks meet, then call once. A sample runs from the first rank that enters to the last
- *         that leaves. Used for small broadcasts: in a loop their root runs ahead of the others,
- *         and the loop would show a rate, not how long a broadcast takes.
+ *         that leaves. Used where one rank only gives or takes, and little: in a loop those who
+ *         give run ahead of the others, and the loop would show a rate, not how long an operation
+ *         takes.
  *
  * A result is one line of JSON; README.md lists its keys.
  */
@@ -27,7 +28,7 @@ extern "C" {
 #endif
 
 /* More points than one start of a program measures. */
-#define OCCL_BENCH_POINTS_MAX 64u
+#define OCCL_BENCH_POINTS_MAX 128u
 /* Exit status of a run in which every call worked but some result was wrong. */
 #define OCCL_BENCH_EXIT_WRONG 3
 

@@ -28,6 +28,12 @@ static int run(void *self, enum occl_bench_op op, float *send, float *recv, size
         return MPI_Allgather(send, n, MPI_FLOAT, recv, n, MPI_FLOAT, world);
     case OCCL_BENCH_ALL_TO_ALL:
         return MPI_Alltoall(send, n, MPI_FLOAT, recv, n, MPI_FLOAT, world);
+    case OCCL_BENCH_REDUCE:
+        return MPI_Reduce(send, recv, n, MPI_FLOAT, MPI_SUM, 0, world);
+    case OCCL_BENCH_GATHER:
+        return MPI_Gather(send, n, MPI_FLOAT, recv, n, MPI_FLOAT, 0, world);
+    case OCCL_BENCH_SCATTER:
+        return MPI_Scatter(send, n, MPI_FLOAT, recv, n, MPI_FLOAT, 0, world);
     case OCCL_BENCH_OPS:
         break;
     }

@@ -9,23 +9,38 @@
 
 #include "tools/bench/harness.h"
 
+static enum occl_result call(enum occl_bench_op op, float *send, float *recv, size_t count,
+                             struct occl_comm comm) {
+    switch (op) {
+    case OCCL_BENCH_ALL_REDUCE:
+        return occl_all_reduce(send, recv, count, OCCL_FLOAT32, OCCL_SUM, comm, NULL, NULL);
+    case OCCL_BENCH_BROADCAST:
+        return occl_broadcast(recv, recv, count, OCCL_FLOAT32, 0, comm, NULL, NULL);
+    case OCCL_BENCH_REDUCE_SCATTER:
+        return occl_reduce_scatter(send, recv, count, OCCL_FLOAT32, OCCL_SUM, comm, NULL, NULL);
+    case OCCL_BENCH_ALL_GATHER:
+        return occl_all_gather(send, recv, count, OCCL_FLOAT32, comm, NULL, NULL);
+    case OCCL_BENCH_ALL_TO_ALL:
+        return occl_all_to_all(send, recv, count, OCCL_FLOAT32, comm, NULL, NULL);
+    case OCCL_BENCH_REDUCE:
+        return occl_reduce(send, recv, count, OCCL_FLOAT32, OCCL_SUM, 0, comm, NULL, NULL);
+    case OCCL_BENCH_GATHER:
+        return occl_gather(send, recv, count, OCCL_FLOAT32, 0, comm, NULL, NULL);
+    case OCCL_BENCH_SCATTER:
+        return occl_scatter(send, recv, count, OCCL_FLOAT32, 0, comm, NULL, NULL);
+    case OCCL_BENCH_OPS:
+        break;
+    }
+    return OCCL_ERROR_UNSUPPORTED;
+}
+
 static int run(void *self, enum occl_bench_op op, float *send, float *recv, size_t count) {
     const struct occl_comm *comm = self;
-    enum occl_result result = OCCL_ERROR_UNSUPPORTED;
-    if (op == OCCL_BENCH_ALL_REDUCE) {
-        result = occl_all_reduce(send, recv, count, OCCL_FLOAT32, OCCL_SUM, *comm, NULL, NULL);
-    } else if (op == OCCL_BENCH_BROADCAST) {
-        result = occl_broadcast(recv, recv, count, OCCL_FLOAT32, 0, *comm, NULL, NULL);
-    }
+    enum occl_result result = call(op, send, recv, count, *comm);
     if (result != OCCL_SUCCESS) {
         (void)fprintf(stderr, "occl: %s: %s\n", occl_result_string(result), occl_last_error());
     }
     return result == OCCL_SUCCESS ? 0 : 1;
-}
-
-static bool supports(void *self, enum occl_bench_op op) {
-    (void)self;
-    return op == OCCL_BENCH_ALL_REDUCE || op == OCCL_BENCH_BROADCAST;
 }
 
 static void *alloc(void *self, size_t bytes) {
@@ -57,7 +72,6 @@ static int measure(struct occl_comm comm, const struct occl_bench_options *optio
     backend.rank = (uint32_t)rank;
     backend.ranks = (uint32_t)ranks;
     backend.self = &comm;
-    backend.supports = supports;
     backend.run = run;
     if (options->backend == NULL || strcmp(options->backend, "private") != 0) {
         backend.alloc = alloc;

@@ -7,9 +7,14 @@
 #define UNTOUCHED (-1.0f)
 
 static const char *const op_names[OCCL_BENCH_OPS] = {
-    [OCCL_BENCH_ALL_REDUCE] = "all_reduce",         [OCCL_BENCH_BROADCAST] = "broadcast",
-    [OCCL_BENCH_REDUCE_SCATTER] = "reduce_scatter", [OCCL_BENCH_ALL_GATHER] = "all_gather",
+    [OCCL_BENCH_ALL_REDUCE] = "all_reduce",
+    [OCCL_BENCH_BROADCAST] = "broadcast",
+    [OCCL_BENCH_REDUCE_SCATTER] = "reduce_scatter",
+    [OCCL_BENCH_ALL_GATHER] = "all_gather",
     [OCCL_BENCH_ALL_TO_ALL] = "all_to_all",
+    [OCCL_BENCH_REDUCE] = "reduce",
+    [OCCL_BENCH_GATHER] = "gather",
+    [OCCL_BENCH_SCATTER] = "scatter",
 };
 
 const char *occl_bench_op_name(enum occl_bench_op op) {
@@ -28,7 +33,7 @@ bool occl_bench_op_find(const char *name, size_t name_length, enum occl_bench_op
 
 static bool has_blocks(enum occl_bench_op op) {
     return op == OCCL_BENCH_REDUCE_SCATTER || op == OCCL_BENCH_ALL_GATHER ||
-           op == OCCL_BENCH_ALL_TO_ALL;
+           op == OCCL_BENCH_ALL_TO_ALL || op == OCCL_BENCH_GATHER || op == OCCL_BENCH_SCATTER;
 }
 
 size_t occl_bench_count(enum occl_bench_op op, uint32_t ranks, size_t bytes) {
@@ -37,11 +42,15 @@ size_t occl_bench_count(enum occl_bench_op op, uint32_t ranks, size_t bytes) {
 }
 
 size_t occl_bench_send_elements(enum occl_bench_op op, uint32_t ranks, size_t count) {
-    return op == OCCL_BENCH_REDUCE_SCATTER || op == OCCL_BENCH_ALL_TO_ALL ? count * ranks : count;
+    bool all =
+        op == OCCL_BENCH_REDUCE_SCATTER || op == OCCL_BENCH_ALL_TO_ALL || op == OCCL_BENCH_SCATTER;
+    return all ? count * ranks : count;
 }
 
 size_t occl_bench_recv_elements(enum occl_bench_op op, uint32_t ranks, size_t count) {
-    return op == OCCL_BENCH_ALL_GATHER || op == OCCL_BENCH_ALL_TO_ALL ? count * ranks : count;
+    bool all =
+        op == OCCL_BENCH_ALL_GATHER || op == OCCL_BENCH_ALL_TO_ALL || op == OCCL_BENCH_GATHER;
+    return all ? count * ranks : count;
 }
 
 /* Multiplicative hashing: no short period, so data that landed at a wrong place is seen. */
@@ -98,14 +107,21 @@ static size_t wrong_sum(const float *got, size_t count, size_t stride, uint32_t 
 size_t occl_bench_wrong(enum occl_bench_op op, uint32_t rank, uint32_t ranks, size_t count,
                         size_t stride, const float *recv) {
     size_t wrong = 0;
+    if ((op == OCCL_BENCH_REDUCE || op == OCCL_BENCH_GATHER) && rank != 0) {
+        return 0;
+    }
     switch (op) {
     case OCCL_BENCH_ALL_REDUCE:
+    case OCCL_BENCH_REDUCE:
         return wrong_sum(recv, count, stride, ranks, 0);
     case OCCL_BENCH_REDUCE_SCATTER:
         return wrong_sum(recv, count, stride, ranks, rank * count);
     case OCCL_BENCH_BROADCAST:
         return wrong_copy(recv, count, stride, 0, 0);
+    case OCCL_BENCH_SCATTER:
+        return wrong_copy(recv, count, stride, 0, rank * count);
     case OCCL_BENCH_ALL_GATHER:
+    case OCCL_BENCH_GATHER:
         for (uint32_t r = 0; r < ranks; r++) {
             wrong += wrong_copy(recv + r * count, count, stride, r, 0);
         }

@@ -22,6 +22,9 @@ enum occl_bench_op {
     OCCL_BENCH_REDUCE_SCATTER,
     OCCL_BENCH_ALL_GATHER,
     OCCL_BENCH_ALL_TO_ALL,
+    OCCL_BENCH_REDUCE,
+    OCCL_BENCH_GATHER,
+    OCCL_BENCH_SCATTER,
     OCCL_BENCH_OPS, /* how many there are */
 };
 
@@ -38,7 +41,8 @@ bool occl_bench_op_find(const char *name, size_t name_length, enum occl_bench_op
  */
 size_t occl_bench_count(enum occl_bench_op op, uint32_t ranks, size_t bytes);
 
-/* Elements that a rank sends and receives in a call of `count`. */
+/* Elements that a rank sends and receives in a call of `count`, where it does: the root, 0, sends
+ * in a scatter, and receives in a reduce and a gather. All ranks have buffers of this size. */
 size_t occl_bench_send_elements(enum occl_bench_op op, uint32_t ranks, size_t count);
 size_t occl_bench_recv_elements(enum occl_bench_op op, uint32_t ranks, size_t count);
 
@@ -49,7 +53,8 @@ size_t occl_bench_recv_elements(enum occl_bench_op op, uint32_t ranks, size_t co
 void occl_bench_fill(enum occl_bench_op op, uint32_t rank, uint32_t ranks, size_t count,
                      float *send, float *recv);
 
-/* Counts wrong elements of the receive buffer, looking at every `stride`-th (1: all of them). */
+/* Counts wrong elements of the receive buffer, if the rank receives, looking at every `stride`-th
+ * (1: all of them). */
 size_t occl_bench_wrong(enum occl_bench_op op, uint32_t rank, uint32_t ranks, size_t count,
                         size_t stride, const float *recv);
 

@@ -3,7 +3,11 @@
 
 from collections import namedtuple
 
-OPS = ("all_reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all")
+# The order is that of the report; those of a quick run come first.
+QUICK_OPS = ("all_reduce", "broadcast", "reduce_scatter", "all_gather", "all_to_all")
+OPS = QUICK_OPS + ("reduce", "gather", "scatter")
+# One rank only gives or only takes: who gives need not wait.
+ROOTED_OPS = ("broadcast", "reduce", "gather", "scatter")
 QUICK_SIZES = ("8", "1K", "64K", "1M", "16M")
 FULL_SIZES = ("8", "1K", "4K", "64K", "256K", "1M", "4M", "16M", "256M")
 # Below this size a call is all latency; from it on the bytes count, and the floor has a part for them.
@@ -32,15 +36,17 @@ def name_of_size(size_bytes):
     return "%d B" % size_bytes
 
 
-def mode_of(op, size_bytes):
-    """In a loop the root of a small broadcast runs ahead: it would show a rate, not a time."""
-    return "sync" if op == "broadcast" and size_bytes < MOVE_FROM_BYTES else "loop"
+def mode_of(op, ranks, size_bytes):
+    """In a loop those who only give a little run ahead: it would show a rate, not a time. What goes
+    from one rank to another counts, which in a gather and a scatter is a block."""
+    message_bytes = size_bytes // ranks if op in ("gather", "scatter") else size_bytes
+    return "sync" if op in ROOTED_OPS and message_bytes < MOVE_FROM_BYTES else "loop"
 
 
 def points_of(ops, rank_counts, sizes_bytes):
     """All points, those of one rank count together, small sizes first."""
     return [
-        Point(op, ranks, size_bytes, mode_of(op, size_bytes))
+        Point(op, ranks, size_bytes, mode_of(op, ranks, size_bytes))
         for ranks in rank_counts
         for op in ops
         for size_bytes in sorted(sizes_bytes)

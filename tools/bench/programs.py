@@ -56,7 +56,8 @@ class Builder:
     def _floor(self):
         # The best that this very machine can do, so for its own instruction set.
         flags = ["cc"] + _CFLAGS + ["-O3", "-march=native"]
-        sources = [self._source("floor_bench.c"), self._source("floor_kernels.c")]
+        names = ("floor_bench.c", "floor_kernels.c", "floor_meet.c")
+        sources = [self._source(name) for name in names]
         self._make("floor_bench", flags, sources + self._harness_sources(), ["-lm", "-lpthread"])
 
     def _occl(self):

@@ -27,11 +27,21 @@ def _always(_point):
 
 
 def _tuned(point):
-    return point.op in ("all_reduce", "broadcast") and point.bytes >= 64 * KIB
+    return point.bytes >= 64 * KIB
 
 
-def _reduce_or_broadcast(point):
-    return point.op in ("all_reduce", "broadcast")
+def _has_release_gather(point):
+    return point.op in ("all_reduce", "broadcast", "reduce")
+
+
+# Numbers of Open MPI's algorithms: two sets that differ in all operations, beside its own choice.
+_TUNED_OPS = (
+    "allreduce", "bcast", "reduce_scatter_block", "allgather", "alltoall", "reduce", "gather",
+    "scatter",
+)  # fmt: skip
+# Ring or butterfly, else linear; Rabenseifner, recursive, pairwise or binomial.
+_RING_LINEAR = ("4", "1", "4", "4", "1", "1", "1", "1")
+_RABENSEIFNER_BINOMIAL = ("6", "6", "3", "3", "2", "7", "2", "2")
 
 
 def _openmpi(ranks, cores):
@@ -48,19 +58,18 @@ def _openmpi(ranks, cores):
     ucx = ["--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any"]
     ucx += ["--mca", "opal_common_ucx_devices", "any", "-x", "UCX_TLS=posix,cma,self"]
 
-    def algorithms(all_reduce, broadcast):
-        return cma + [
-            "--mca", "coll_tuned_use_dynamic_rules", "1",
-            "--mca", "coll_tuned_allreduce_algorithm", all_reduce,
-            "--mca", "coll_tuned_bcast_algorithm", broadcast,
-        ]  # fmt: skip
+    def algorithms(numbers):
+        found = cma + ["--mca", "coll_tuned_use_dynamic_rules", "1"]
+        for op, number in zip(_TUNED_OPS, numbers):
+            found += ["--mca", "coll_tuned_%s_algorithm" % op, number]
+        return found
 
     choices = [
         ("cma", _always, free + cma),
         ("no-cma", lambda point: point.bytes <= MIB, free + no_cma),
         ("ucx", _always, free + ucx),
-        ("cma-ring-linear", _tuned, free + algorithms("4", "1")),
-        ("cma-rabenseifner-binomial", _tuned, free + algorithms("6", "6")),
+        ("cma-ring-linear", _tuned, free + algorithms(_RING_LINEAR)),
+        ("cma-rabenseifner-binomial", _tuned, free + algorithms(_RABENSEIFNER_BINOMIAL)),
     ]
     if ranks > cores:
         choices += [
@@ -84,7 +93,7 @@ def _launched(launcher, program, after=()):
 def _mpich(ranks, cores):
     launcher = ["mpirun.mpich", "-np", str(ranks)]
     gather = {"MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD": "0"}
-    for op in ("ALLREDUCE", "BCAST", "BARRIER"):
+    for op in ("ALLREDUCE", "BCAST", "REDUCE", "BARRIER"):
         gather["MPIR_CVAR_%s_POSIX_INTRA_ALGORITHM" % op] = "release_gather"
 
     def setting(name, applies, options, environment, preload):
@@ -104,13 +113,13 @@ def _mpich(ranks, cores):
         bound = ["-bind-to", "core"]
         return [
             setting("default", _always, bound, {}, False),
-            setting("release-gather", _reduce_or_broadcast, bound, gather, False),
+            setting("release-gather", _has_release_gather, bound, gather, False),
         ]
     return [
         setting("yield", _always, [], {}, True),
         setting("yield-bound", _always, [], {}, True),
-        setting("yield-release-gather", _reduce_or_broadcast, [], gather, True),
-        setting("yield-release-gather-bound", _reduce_or_broadcast, [], gather, True),
+        setting("yield-release-gather", _has_release_gather, [], gather, True),
+        setting("yield-release-gather-bound", _has_release_gather, [], gather, True),
     ]
 
 
@@ -138,7 +147,7 @@ def _occl(ranks, cores, private):
             run = [programs["occlctl"], "run", "-n", str(ranks), programs["occl_bench"]]
             return run + ["--backend", name] + pin + arguments
 
-        return Setting("occl", name, _reduce_or_broadcast, command, {})
+        return Setting("occl", name, _always, command, {})
 
     return [setting(OCCL_ZERO_COPY)] + ([setting(OCCL_PRIVATE)] if private else [])
 
@@ -149,7 +158,7 @@ def _floor(ranks, cores):
         return Setting("floor", name, applies, _launched([], "floor_bench", after), {})
 
     def meets(point):
-        return point.bytes <= 4 * KIB and _reduce_or_broadcast(point)
+        return point.bytes <= 4 * KIB
 
     found = [setting("move", "move", lambda point: point.bytes >= 64 * KIB, False)]
     waits = ("yield", "sleep") if ranks > cores else ("spin", "yield")

@@ -10,6 +10,8 @@ UNWRAPPED = "opt-doc-col=70,rmargin=1000"
 # -x, --long=ARG   text | --long=ARG   text | -x ARG   text | --long ARG   text
 OPTION = re.compile(r"\s+(?:(?P<short>-\S)(?P<short_arg> [^\s,]+)?)?(?:, )?"
                     r"(?:(?P<long>--[a-z][\w-]*)(?:(?P<between>[= ])(?P<arg>\S+))?)?(?:\s\s+(?P<text>.*))?$")
+# Reduction: sum, prod or all
+LISTED = re.compile(r"[A-Z]\w+: (?P<words>[a-z]\w*(?:, [a-z]\w*)* or [a-z]\w*)")
 REPEATED = "Mandatory or optional arguments to long options"
 
 
@@ -27,8 +29,11 @@ class Option:
 
     @property
     def choices(self):
-        """The words it takes, when its argument is a list of them."""
+        """The words it takes, when its argument, or the start of its text, is a list of them."""
         words = (self.arg or "").split("|")
+        listed = LISTED.match(self.text or "")
+        if len(words) < 2 and listed:
+            words = re.split(r", | or ", listed["words"])
         return words if len(words) > 1 and all(re.fullmatch(r"[\w-]+", word) for word in words) \
             else []
 
