@@ -83,6 +83,25 @@ uint64_t client_chunk_take(struct client_op *op) {
     return client_in_stream(op) ? take_of_stream(op) : take_of_pool(op);
 }
 
+/* comm->lock is held, and no op of this rank is under way. */
+bool client_chunks_reset(struct client_comm *comm) {
+    for (uint32_t i = 0; i < OCCL_STREAM_CHUNKS; i++) {
+        uint64_t user = occl_observe64(&comm->stream_users[i]);
+        struct occl_op_key key = {OCCL_PEERS_ALL, 0, (uint32_t)user};
+        if (user && !all_left(comm, occl_place_of(key), comm->ranks))
+            return false;
+    }
+    for (uint32_t i = 0; i < OCCL_POOL_CHUNKS; i++)
+        if (comm->chunks[i].members &&
+            !all_left(comm, comm->chunks[i].place, comm->chunks[i].members))
+            return false;
+    for (uint32_t i = 0; i < OCCL_STREAM_CHUNKS; i++)
+        occl_publish64(&comm->stream_users[i], 0);
+    for (uint32_t i = 0; i < OCCL_POOL_CHUNKS; i++)
+        comm->chunks[i].members = 0;
+    return true;
+}
+
 bool client_is_clean(const struct client_op *op) {
     const struct client_comm *comm = op->comm;
     return op->blocking && client_in_stream(op) && occl_observe32(&comm->refs) == 1 &&

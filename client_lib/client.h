@@ -120,6 +120,7 @@ struct client_op {
     struct occl_buffer_ref vector_ref;
     uint32_t strand_count; /* of the plan, once it is known */
     bool planned;
+    bool brief;                 /* the holder executes one strand at most */
     bool held_back;             /* it has its place, but arrives only after others of this rank */
     struct client_after *nodes; /* after_count of them, while it is held back */
     uint32_t after_pending;     /* of them, not complete; after_lock, read without */
@@ -181,6 +182,11 @@ struct client_chunk {
     struct occl_place place; /* of the op that uses the chunk */
     uint32_t members;        /* of that op; 0: it was never used */
 };
+/* What a rank wishes for a communicator (hints.c). */
+struct client_hints {
+    bool sleeps;          /* wait=sleep */
+    bool no_cross_memory; /* cross_memory=off */
+};
 /* This rank in the run it has joined. */
 struct client_run {
     uint64_t print;
@@ -200,6 +206,8 @@ struct client_comm {
     struct occl_wait_policy policy;
     uint64_t elsewhere_ticks; /* how long a rank watches others on other cores before it yields */
     uint32_t cma;             /* 1: cross-memory attach works between all pairs */
+    struct client_hints hints;
+    uint32_t suspended; /* 1: this rank submits nothing */
     struct occl_member *members;
     struct occl_detail event; /* why the communicator ended, as the daemon told */
     uint32_t event_set;
@@ -312,6 +320,8 @@ void client_region_gone(uint32_t number);
 int client_region_alloc(uint64_t bytes, struct client_region **out_region);
 /* own_uses: the caller's own, which end. OCCL_E_USAGE: others are left, and the region stays. */
 int client_region_release(struct client_region *region, uint32_t own_uses);
+/* Bytes of own regions, and of those of others that are mapped. */
+void client_regions_measure(uint64_t *out_own, uint64_t *out_mapped);
 void client_memory_stop(void);
 
 /* stage.c: room for a copy of at least bytes; NULL with the error text. */
@@ -320,6 +330,9 @@ void client_stage_put(struct client_stage *stage);
 /* Never used again: somebody who is stopped may still write into it. It goes with the attachment.
  */
 void client_stage_quarantine(struct client_stage *stage);
+/* Gives large unused copies back to the system. */
+void client_stage_trim(void);
+uint64_t client_stage_bytes(void); /* of all copies, used and unused */
 void client_stage_stop(void);
 
 /* touch.c: is the range mapped and accessible? Cached; a system call on a miss. */
@@ -338,6 +351,8 @@ int client_comm_close(struct occl_comm handle, enum occl_comm_end_how how, int s
 void client_comms_end(void);      /* closes all that there are; others may come while threads do */
 void client_comms_stop(void);     /* as above, and forgets them: nobody is inside any more */
 void client_comms_in_child(void); /* fork: every handle becomes stale */
+/* hints.c: text NULL: none. INVALID with the error text. */
+int client_hints_parse(const char *text, struct client_hints *out_hints);
 /* probe.c: does cross-memory attach work between all pairs? Collective, at creation. */
 int client_probe_peers(struct client_comm *comm);
 
@@ -373,6 +388,8 @@ void client_op_unhold(struct client_op *op);
 uint64_t client_chunk_take(struct client_op *op);
 /* This rank has left all ops that it entered before this one of the stream. */
 bool client_is_clean(const struct client_op *op);
+/* No peer reads a payload of this rank any more; then the chunks are as never used. */
+bool client_chunks_reset(struct client_comm *comm);
 /* After the last look at a record that this rank completes. */
 void client_chunks_clean(const struct client_op *op);
 /* The op belongs to the untagged stream of collectives; after its place is known. */

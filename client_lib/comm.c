@@ -155,6 +155,7 @@ static void comm_reset(struct client_comm *comm) {
     comm->last_way = CLIENT_WAY_NONE;
     comm->event_set = comm->ended = 0;
     comm->cma = 0;
+    comm->suspended = 0;
     memset(comm->chunks, 0, sizeof comm->chunks);
     memset(comm->runs, 0, sizeof comm->runs);
     comm->chunk_next = 0;
@@ -196,7 +197,11 @@ static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occ
                            (unsigned long long)reply->comm_uid);
         occl_wait_policy_choose(reply->ranks, occl_lib.cores, occl_lib.ticks, &occl_lib.scale,
                                 &comm->policy);
-        comm->elsewhere_ticks = reply->ranks <= 2 * occl_lib.cores
+        (void)client_hints_parse(attr ? attr->hints : NULL, &comm->hints); /* checked before */
+        if (comm->hints.sleeps)
+            comm->policy.spin_steps = comm->policy.yields = 0;
+        comm->elsewhere_ticks = comm->hints.sleeps ? 0
+                                : reply->ranks <= 2 * occl_lib.cores
                                     ? occl_ticks_of_ns(&occl_lib.scale, ELSEWHERE_NS)
                                     : 0;
         status = open_page(comm, reply, fd);
@@ -318,6 +323,10 @@ static int check_attr(const struct occl_comm_attr *attr) {
         return client_fail(OCCL_E_INVALID, "priority %d, expected -1..3", attr->priority);
     struct occl_detail detail;
     char name[OCCL_NAME_BYTES];
+    struct client_hints hints;
+    int status = client_hints_parse(attr->hints, &hints);
+    if (status)
+        return status;
     if (attr->name) {
         if (strlen(attr->name) >= sizeof name)
             return client_fail(OCCL_E_INVALID,

@@ -189,6 +189,8 @@ static void run_strands(struct client_op *op, struct view *v) {
                 client_wake(op);
             return;
         }
+        if (op->brief)
+            return;
         client_give_way(op->comm, traffic, &moved_bytes);
     }
 }

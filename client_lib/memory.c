@@ -347,6 +347,15 @@ void client_region_gone(uint32_t number) {
     drop_unused(number);
 }
 
+void client_regions_measure(uint64_t *out_own, uint64_t *out_mapped) {
+    *out_own = *out_mapped = 0;
+    pthread_mutex_lock(&occl_lib.memory);
+    for (uint32_t b = 0; b < CLIENT_REGION_BUCKETS; b++)
+        for (const struct client_region *r = occl_lib.by_number[b]; r; r = r->next)
+            *(r->own ? out_own : out_mapped) += r->bytes;
+    pthread_mutex_unlock(&occl_lib.memory);
+}
+
 /* The daemon frees everything with the session; here only the mappings go. */
 void client_memory_stop(void) {
     free(occl_lib.own);

@@ -214,9 +214,15 @@ struct occl_comm_attr {
     int priority;               /* enum occl_priority; DEFAULT: the job's, as it is at any time */
     int64_t create_timeout_ns;  /* for the other ranks to come; <= 0: no limit */
     int64_t default_timeout_ns; /* deadline of each op from its submission; <= 0: none */
+    /* "key=value,key=value", or NULL; each rank's own. An unknown key or value is INVALID_ARGUMENT.
+     *   wait=auto|sleep    how a call waits for its peers: briefly awake, then asleep, or asleep at
+     *                      once, which leaves the core to others and costs latency
+     *   cross_memory=auto|off   off on any rank: memory that is not of occl_mem_alloc is copied
+     *                      through shared memory, never read out of another process */
+    const char *hints;
 };
 #define OCCL_COMM_ATTR_INIT \
-    { sizeof(struct occl_comm_attr), NULL, OCCL_PRIORITY_DEFAULT, 0, 0 }
+    { sizeof(struct occl_comm_attr), NULL, OCCL_PRIORITY_DEFAULT, 0, 0, NULL }
 
 /* Makes a new unique id. One rank calls it and gives the id to the others by its own means. Needs
  * no occl_init. */
@@ -256,6 +262,32 @@ enum occl_result occl_comm_revoke(struct occl_comm comm);
 
 enum occl_result occl_comm_rank(struct occl_comm comm, int *out_rank);
 enum occl_result occl_comm_size(struct occl_comm comm, int *out_size);
+
+/* The value of a hint that is in effect, as text of at most `bytes` bytes with its end. Of
+ * cross_memory: whether it is used, "auto" or "off". INVALID_ARGUMENT: no such key, or no room. */
+enum occl_result occl_comm_get_hint(struct occl_comm comm, const char *key, char *out_value,
+                                    size_t bytes);
+
+/* What a communicator and this process hold, in bytes. */
+struct occl_mem_stats {
+    size_t size;            /* sizeof(struct occl_mem_stats), set by the caller */
+    uint64_t page_bytes;    /* the communicator's page: one for all its ranks */
+    uint64_t payload_bytes; /* of it, room for this rank's small payloads */
+    uint64_t counter_bytes; /* counters of tags; private memory */
+    uint64_t region_bytes;  /* process: occl_mem_alloc, and copies; charged to the tenant */
+    uint64_t staging_bytes; /* process: of these, copies of memory that peers cannot reach */
+    uint64_t mapped_bytes;  /* process: regions of other processes of the job, mapped here */
+};
+/* Fills *out_stats, whose size is set. Never blocks for long. INVALID_ARGUMENT. */
+enum occl_result occl_comm_mem_stats(struct occl_comm comm, struct occl_mem_stats *out_stats);
+
+/* Gives back the memory that comm needs only while ops are under way: this rank's payload room, and
+ * the process's unused copies. Until occl_comm_resume each submission on this rank is USAGE; peers
+ * just wait for it. Local. USAGE while ops of this rank are outstanding, TRY_AGAIN while a peer
+ * still reads a payload of an earlier op. */
+enum occl_result occl_comm_suspend(struct occl_comm comm);
+/* Undoes occl_comm_suspend; memory comes back as it is needed. Without suspend it does nothing. */
+enum occl_result occl_comm_resume(struct occl_comm comm);
 
 /* *out_error: SUCCESS, or the error that ended the communicator (PEER_FAILED, REVOKED, ABORTED,
  * DAEMON_LOST, QUARANTINED), or the first error of an op that had completed here before its peers'

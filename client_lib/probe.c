@@ -54,7 +54,7 @@ static int agree(struct client_comm *comm, int32_t mine, int32_t *out_least) {
 int client_probe_peers(struct client_comm *comm) {
     uint64_t nonce = occl_records_header(&comm->m)->probe_nonce;
     uint64_t word = nonce ^ comm->rank;
-    int32_t all = 0, ok = 1;
+    int32_t all = 0, ok = !comm->hints.no_cross_memory;
     occl_publish64(&occl_note_at(&comm->m, comm->rank)->probe_address, (uintptr_t)&word);
     int status = agree(comm, 1, &all); /* everybody's address is there */
     for (uint32_t rank = 0; status == OCCL_OK && rank < comm->ranks; rank++)

@@ -60,7 +60,9 @@ static int wait_held(struct client_op *op, uint64_t give_up_ns, bool wait) {
             client_nap(0);
             return OCCL_PENDING;
         }
+        op->brief = !wait; /* whoever only asks has something else to do */
         done = wait ? client_wait_complete(op, give_up_ns) : client_advance(op, true);
+        op->brief = false;
         client_comm_put(comm);
     }
     if (done)

@@ -17,7 +17,8 @@ struct client_staging {
     pthread_mutex_t lock;
     struct client_stage *free[CLASSES];
     struct client_stage *quarantined;
-    uint64_t kept_bytes; /* of the free ones that own a region */
+    uint64_t kept_bytes;  /* of the free ones that own a region */
+    uint64_t total_bytes; /* of all regions of staging; atomic */
 };
 
 static uint64_t class_bytes(uint32_t index) {
@@ -70,6 +71,7 @@ static struct client_stage *add_slab(struct client_staging *s, uint32_t index) {
     struct client_stage *first = NULL;
     if (client_region_alloc(SLAB_BYTES, &region))
         return NULL;
+    (void)occl_add64(&s->total_bytes, SLAB_BYTES);
     for (uint64_t offset = 0; offset + class_bytes(index) <= SLAB_BYTES;
          offset += class_bytes(index)) {
         struct client_stage *stage = make(region, offset, index);
@@ -102,9 +104,53 @@ struct client_stage *client_stage_get(uint64_t bytes) {
     pthread_mutex_unlock(&s->lock);
     if (!stage && class_bytes(index) <= SLAB_CLASS_MAX)
         stage = add_slab(s, index);
-    else if (!stage && client_region_alloc(class_bytes(index), &region) == OCCL_OK)
+    else if (!stage && client_region_alloc(class_bytes(index), &region) == OCCL_OK) {
+        (void)occl_add64(&s->total_bytes, class_bytes(index));
         stage = make(region, 0, index);
+    }
     return stage;
+}
+
+/* Gives a large piece's region back. An executor of this process may be about to give its use back:
+ * then the piece is kept. Other errors mean that the daemon is gone, and the region with it. */
+static void give_back(struct client_staging *s, struct client_stage *stage) {
+    uint64_t bytes = class_bytes(stage->class_index);
+    if (client_region_release(stage->region, 0) == OCCL_E_USAGE) {
+        pthread_mutex_lock(&s->lock);
+        s->kept_bytes += bytes;
+        put(s, stage);
+        pthread_mutex_unlock(&s->lock);
+        return;
+    }
+    (void)occl_add64(&s->total_bytes, 0 - bytes);
+    free(stage);
+}
+
+void client_stage_trim(void) {
+    struct client_staging *s = occl_lib.staging;
+    struct client_stage *list = NULL;
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t index = 0; index < CLASSES; index++) {
+        while (class_bytes(index) > SLAB_CLASS_MAX && s->free[index]) {
+            struct client_stage *stage = s->free[index];
+            s->free[index] = stage->next;
+            s->kept_bytes -= class_bytes(index);
+            stage->next = list;
+            list = stage;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    while (list) {
+        struct client_stage *stage = list;
+        list = stage->next;
+        give_back(s, stage);
+    }
+}
+
+uint64_t client_stage_bytes(void) {
+    return occl_lib.staging ? occl_peek64(&occl_lib.staging->total_bytes) : 0;
 }
 
 void client_stage_put(struct client_stage *stage) {
@@ -122,16 +168,8 @@ void client_stage_put(struct client_stage *stage) {
     if (keep)
         put(s, stage);
     pthread_mutex_unlock(&s->lock);
-    /* An executor of this process may be about to give its use back: then the piece is kept. Other
-     * errors mean that the daemon is gone, and the region with it. */
-    if (!keep && client_region_release(stage->region, 0) == OCCL_E_USAGE) {
-        pthread_mutex_lock(&s->lock);
-        s->kept_bytes += bytes;
-        put(s, stage);
-        pthread_mutex_unlock(&s->lock);
-    } else if (!keep) {
-        free(stage);
-    }
+    if (!keep)
+        give_back(s, stage);
 }
 
 void client_stage_quarantine(struct client_stage *stage) {

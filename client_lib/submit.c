@@ -395,6 +395,8 @@ void client_submit_now(struct client_op *op, uint32_t why_not) {
 }
 
 int client_submit(struct client_op *op) {
+    if (occl_peek32(&op->comm->suspended))
+        return client_fail(OCCL_E_USAGE, "communicator %s is suspended", op->comm->name);
     start_run(op);
     int status = client_after_begin(op);
     if (status) {

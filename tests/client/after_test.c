@@ -19,7 +19,7 @@ enum memory { ZERO_COPY, ANY_POINTER };
 static int32_t *get(enum memory memory, size_t count) {
     void *p = NULL;
     if (memory == ANY_POINTER)
-        return malloc(count * sizeof(int32_t));
+        return world_alloc(count * sizeof(int32_t));
     return occl_mem_alloc(count * sizeof(int32_t), &p) == OCCL_SUCCESS ? p : NULL;
 }
 

@@ -225,7 +225,7 @@ static int one_case(struct world_rank *me, const struct test_case *c, const stru
 static int32_t *get(enum memory memory, size_t count) {
     void *p = NULL;
     if (memory == ANY_POINTER)
-        return malloc(count * sizeof(int32_t));
+        return world_alloc(count * sizeof(int32_t));
     return occl_mem_alloc(count * sizeof(int32_t), &p) == OCCL_SUCCESS ? p : NULL;
 }
 
@@ -402,7 +402,8 @@ static int giver_meets_source(struct world_rank *me) {
 
 static int large_counts_differ(struct world_rank *me) {
     size_t count = me->rank == 1 ? 50001 : 50000;
-    int32_t *send = calloc(count, 4), *recv = calloc(4 * count, 4);
+    int32_t *send = world_alloc(count * 4), *recv = world_alloc(4 * count * 4);
+    memset(send, 0, count * 4);
     memset(recv, 1, 16);
     WORLD_CHECK(occl_all_gather(send, recv, count, OCCL_INT32, me->comm, NULL, NULL) ==
                 OCCL_ERROR_MISMATCH);

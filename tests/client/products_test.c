@@ -138,7 +138,7 @@ static int one_case(struct world_rank *me, const struct test_case *c, const stru
 static unsigned char *get(bool zero_copy, size_t bytes) {
     void *p = NULL;
     if (!zero_copy)
-        return malloc(bytes);
+        return world_alloc(bytes);
     return occl_mem_alloc(bytes, &p) == OCCL_SUCCESS ? p : NULL;
 }
 
@@ -149,9 +149,9 @@ static int all_products(struct world_rank *me) {
     for (int s = 0; s < 2; s++) {
         sets[s].send = get(s == 0, most);
         sets[s].recv = get(s == 0, most);
-        sets[s].expected = malloc(most);
+        sets[s].expected = world_alloc(most);
         for (int r = 0; r < RANKS_MAX; r++)
-            WORLD_CHECK((sets[s].inputs[r] = malloc(most)) != NULL);
+            WORLD_CHECK((sets[s].inputs[r] = world_alloc(most)) != NULL);
         WORLD_CHECK(sets[s].send && sets[s].recv && sets[s].expected);
     }
     for (uint32_t dtype = 0; dtype < OCCL_DT_LIMIT; dtype++)

@@ -204,7 +204,7 @@ static int one_case(struct world_rank *me, const struct test_case *c, int32_t *s
 static int32_t *get(enum memory memory) {
     void *p = NULL;
     if (memory == ANY_POINTER)
-        return malloc(ROOM * sizeof(int32_t));
+        return world_alloc(ROOM * sizeof(int32_t));
     return occl_mem_alloc(ROOM * sizeof(int32_t), &p) == OCCL_SUCCESS ? p : NULL;
 }
 

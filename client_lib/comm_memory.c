@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a communicator holds, and giving back what it needs only while ops are under way. */
+#include <sys/mman.h>
+
+#include "client_lib/client.h"
+
+OCCL_PUBLIC enum occl_result occl_comm_mem_stats(struct occl_comm handle,
+                                                 struct occl_mem_stats *out_stats) {
+    if (!out_stats)
+        return client_fail(OCCL_E_INVALID, "out_stats is NULL");
+    if (out_stats->size != sizeof *out_stats)
+        return client_fail(OCCL_E_INVALID, "occl_mem_stats.size is %zu, expected %zu",
+                           out_stats->size, sizeof *out_stats);
+    int status;
+    struct client_comm *comm = client_comm_get(handle, &status);
+    if (!comm)
+        return status;
+    pthread_mutex_lock(&comm->lock);
+    out_stats->counter_bytes = (uint64_t)comm->tags.capacity * sizeof *comm->tags.slots;
+    pthread_mutex_unlock(&comm->lock);
+    out_stats->page_bytes = comm->m.page_bytes;
+    out_stats->payload_bytes = comm->m.payload_stride;
+    client_regions_measure(&out_stats->region_bytes, &out_stats->mapped_bytes);
+    out_stats->staging_bytes = client_stage_bytes();
+    client_comm_put(comm);
+    return OCCL_SUCCESS;
+}
+
+/* comm->lock is held. Ops of blocking calls are threads inside, beyond this one. */
+static bool has_ops(const struct client_comm *comm) {
+    for (const struct client_op *op = comm->ops; op; op = op->next_in_comm)
+        if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE)
+            return true;
+    return occl_observe32(&comm->refs) > 1;
+}
+
+static int suspend(struct client_comm *comm) {
+    int status = OCCL_OK;
+    client_alone_settle(comm);
+    pthread_mutex_lock(&comm->lock);
+    if (has_ops(comm))
+        status = client_fail(
+            OCCL_E_USAGE, "communicator %s: operations of this rank are outstanding", comm->name);
+    else if (!client_chunks_reset(comm))
+        status =
+            client_fail(OCCL_WOULD_BLOCK,
+                        "communicator %s: a peer still reads a payload of this rank", comm->name);
+    else
+        occl_publish32(&comm->suspended, 1);
+    pthread_mutex_unlock(&comm->lock);
+    if (status)
+        return status;
+    /* Whole pages inside this rank's room: what is left of the others is their neighbours'. */
+    uint64_t first = comm->m.payload_offset + (uint64_t)comm->rank * comm->m.payload_stride;
+    uint64_t end = (first + comm->m.payload_stride) & ~(uint64_t)(OCCL_PAGE_BYTES - 1);
+    first = (first + OCCL_PAGE_BYTES - 1) & ~(uint64_t)(OCCL_PAGE_BYTES - 1);
+    (void)madvise(comm->m.base + first, end - first, MADV_REMOVE); /* if not, it stays in use */
+    client_stage_trim();
+    return OCCL_OK;
+}
+
+OCCL_PUBLIC enum occl_result occl_comm_suspend(struct occl_comm handle) {
+    int status;
+    struct client_comm *comm = client_comm_get(handle, &status);
+    if (!comm)
+        return status;
+    status = suspend(comm);
+    client_comm_put(comm);
+    return status;
+}
+
+OCCL_PUBLIC enum occl_result occl_comm_resume(struct occl_comm handle) {
+    int status;
+    struct client_comm *comm = client_comm_get(handle, &status);
+    if (!comm)
+        return status;
+    occl_publish32(&comm->suspended, 0);
+    client_comm_put(comm);
+    return OCCL_SUCCESS;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hints of a communicator, what it holds, and suspending it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "client_lib/inspect.h"
+#include "tests/client/world.h"
+
+static struct world w;
+
+static int setup(void **state) {
+    (void)state;
+    world_start(&w, NULL);
+    return 0;
+}
+static int teardown(void **state) {
+    (void)state;
+    return world_stop(&w) == 0 ? 0 : -1;
+}
+
+static enum occl_result split(struct world_rank *me, const char *hints, struct occl_comm *out) {
+    struct occl_comm_attr attr = OCCL_COMM_ATTR_INIT;
+    attr.hints = hints;
+    return occl_comm_split(me->comm, 0, me->rank, &attr, out);
+}
+
+static int sums(struct world_rank *me, struct occl_comm comm) {
+    static const size_t counts[] = {1, 40, 900, 50000};
+    static float in[50000], out[50000];
+    for (size_t i = 0; i < 4; i++) {
+        world_fill(in, counts[i], me->rank, i);
+        WORLD_OK(occl_all_reduce(in, out, counts[i], OCCL_FLOAT32, OCCL_SUM, comm, NULL, NULL));
+        WORLD_CHECK(world_wrong_sum(out, counts[i], me->size, i) == 0);
+    }
+    return 0;
+}
+
+static int hints(struct world_rank *me) {
+    struct occl_comm comm;
+    char value[16];
+    const char *bad[] = {"wait", "wait=", "wait=spin", "speed=high", "wait=auto,,x", "=auto"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        WORLD_CHECK(split(me, bad[i], &comm) == OCCL_ERROR_INVALID_ARGUMENT &&
+                    strstr(occl_last_error(), "hint"));
+    WORLD_OK(split(me, NULL, &comm));
+    WORLD_OK(occl_comm_get_hint(comm, "wait", value, sizeof value));
+    WORLD_CHECK(strcmp(value, "auto") == 0);
+    WORLD_CHECK(occl_comm_get_hint(comm, "speed", value, sizeof value) ==
+                OCCL_ERROR_INVALID_ARGUMENT);
+    WORLD_CHECK(occl_comm_get_hint(comm, "wait", value, 4) == OCCL_ERROR_INVALID_ARGUMENT);
+    WORLD_OK(occl_barrier(comm, NULL, NULL));
+    WORLD_OK(occl_comm_destroy(comm));
+    /* One rank's wish is enough; each still gets its results. */
+    WORLD_OK(split(me, me->rank == 1 ? "cross_memory=off" : "cross_memory=auto,wait=auto", &comm));
+    WORLD_OK(occl_comm_get_hint(comm, "cross_memory", value, sizeof value));
+    WORLD_CHECK(strcmp(value, "off") == 0 && occl_inspect_cross_memory(comm) == 0);
+    if (sums(me, comm))
+        return 1;
+    WORLD_OK(occl_comm_destroy(comm));
+    return 0;
+}
+static void test_hints(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 3, hints, NULL, 30), 0);
+}
+
+static double cpu_seconds(void) {
+    struct rusage usage;
+    (void)getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_utime.tv_sec + (double)usage.ru_stime.tv_sec +
+           1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+/* A rank that sleeps at once goes to sleep with its first wait: each costs a voluntary switch. */
+static int sleeps(struct world_rank *me) {
+    struct occl_comm comm;
+    struct rusage before, after;
+    char value[16];
+    WORLD_OK(split(me, "wait=sleep", &comm));
+    WORLD_OK(occl_comm_get_hint(comm, "wait", value, sizeof value));
+    WORLD_CHECK(strcmp(value, "sleep") == 0);
+    (void)getrusage(RUSAGE_SELF, &before);
+    double cpu = cpu_seconds();
+    for (int i = 0; i < 20; i++) {
+        if (me->rank == 0) {
+            struct timespec pause = {0, 5000000};
+            (void)nanosleep(&pause, NULL);
+        }
+        WORLD_OK(occl_barrier(comm, NULL, NULL));
+    }
+    (void)getrusage(RUSAGE_SELF, &after);
+    WORLD_CHECK(after.ru_nvcsw - before.ru_nvcsw >= 20);
+    WORLD_CHECK(cpu_seconds() - cpu < 0.05 * world_slowness());
+    return sums(me, comm);
+}
+static void test_wait_asleep(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, sleeps, NULL, 30), 0);
+}
+
+static struct occl_mem_stats stats_of(struct occl_comm comm) {
+    struct occl_mem_stats stats = {.size = sizeof stats};
+    if (occl_comm_mem_stats(comm, &stats) != OCCL_SUCCESS)
+        memset(&stats, 0xff, sizeof stats);
+    return stats;
+}
+
+static int statistics(struct world_rank *me) {
+    struct occl_comm comm;
+    struct occl_mem_stats before, after, bad = {.size = 1};
+    void *p;
+    WORLD_OK(split(me, "cross_memory=off", &comm));
+    before = stats_of(comm);
+    WORLD_CHECK(before.page_bytes > 100000 && before.payload_bytes > 50000 &&
+                before.payload_bytes < before.page_bytes);
+    WORLD_OK(occl_mem_alloc(1 << 20, &p));
+    after = stats_of(comm);
+    WORLD_CHECK(after.region_bytes >= before.region_bytes + (1 << 20));
+    WORLD_CHECK(after.staging_bytes == before.staging_bytes);
+    WORLD_OK(occl_mem_free(p));
+    WORLD_CHECK(stats_of(comm).region_bytes == before.region_bytes);
+    if (sums(me, comm)) /* private memory, copied */
+        return 1;
+    WORLD_CHECK(stats_of(comm).staging_bytes > before.staging_bytes);
+    WORLD_CHECK(occl_comm_mem_stats(comm, &bad) == OCCL_ERROR_INVALID_ARGUMENT);
+    WORLD_CHECK(occl_comm_mem_stats(comm, NULL) == OCCL_ERROR_INVALID_ARGUMENT);
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    return 0;
+}
+static void test_statistics(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, statistics, NULL, 30), 0);
+}
+
+static int suspending(struct world_rank *me) {
+    struct occl_comm comm;
+    int32_t v = 1, sum = 0;
+    enum occl_result result;
+    static float big[3000000], out[3000000];
+    WORLD_OK(split(me, "cross_memory=off", &comm));
+    for (int round = 0; round < 5; round++) {
+        if (sums(me, comm))
+            return 1;
+        WORLD_OK(occl_all_reduce(big, out, 3000000, OCCL_FLOAT32, OCCL_SUM, comm, NULL, NULL));
+        uint64_t used = stats_of(comm).staging_bytes;
+        /* A peer may still be on its way out of the last ops. */
+        for (double until = world_now() + 5;;) {
+            result = occl_comm_suspend(comm);
+            if (result != OCCL_TRY_AGAIN)
+                break;
+            WORLD_CHECK(world_now() < until);
+        }
+        WORLD_CHECK(result == OCCL_SUCCESS);
+        WORLD_CHECK(stats_of(comm).staging_bytes + 20000000 < used);
+        WORLD_CHECK(occl_all_reduce(&v, &sum, 1, OCCL_INT32, OCCL_SUM, comm, NULL, NULL) ==
+                        OCCL_ERROR_USAGE &&
+                    strstr(occl_last_error(), "suspended"));
+        if (me->rank == 0) { /* the peers wait meanwhile */
+            struct timespec pause = {0, 20000000};
+            (void)nanosleep(&pause, NULL);
+        }
+        WORLD_OK(occl_comm_resume(comm));
+    }
+    /* Not while something is under way. */
+    struct occl_request request;
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    attr.tag = 4;
+    if (me->rank == 0) {
+        WORLD_OK(occl_all_reduce(&v, &sum, 1, OCCL_INT32, OCCL_SUM, comm, &attr, &request));
+        WORLD_CHECK(occl_comm_suspend(comm) == OCCL_ERROR_USAGE);
+        WORLD_OK(occl_barrier(comm, NULL, NULL));
+        WORLD_OK(occl_wait(request));
+    } else {
+        WORLD_OK(occl_barrier(comm, NULL, NULL));
+        WORLD_OK(occl_all_reduce(&v, &sum, 1, OCCL_INT32, OCCL_SUM, comm, &attr, NULL));
+    }
+    WORLD_CHECK(sum == me->size);
+    WORLD_OK(occl_comm_resume(comm)); /* without suspend: nothing */
+    return 0;
+}
+static void test_suspend_and_resume(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 3, suspending, NULL, 60), 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_wait_asleep),
+        cmocka_unit_test(test_statistics),
+        cmocka_unit_test(test_suspend_and_resume),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
