@@ -26,6 +26,8 @@ LARGE_BYTES = 64 << 20
 DAEMON_START_LIMIT_S = 20
 # With less than this a point of a millisecond a call has no more than a handful of samples.
 BUDGET_MIN_MS = 8
+# In a timed run, second tries of the first round end when this part of the time is over.
+RETRY_PART = 0.25
 # Later rounds leave out the settings that the first one dropped; so much of it remains at most.
 LATER_PART = 0.8
 
@@ -79,6 +81,7 @@ class Campaign:
         self.noisy_launches = 0
         self.launches = 0
         self.rounds_done = 0
+        self.began_s = time.monotonic()
         self.chosen = {}
         self.settings = {}
         self.daemon = None
@@ -175,8 +178,7 @@ class Campaign:
 
     def _launch(self, setting, ranks, points, number):
         """Runs a program once, and a second time if others disturbed it."""
-        # The first round decides which settings go on, so there a second try is always worth it.
-        for _ in range(2 if number == 1 else 1 + self.plan.retries):
+        for _ in range(2 if number == 1 and self._has_time() else 1 + self.plan.retries):
             pids = [self.daemon.process.pid] if self.daemon is not None else []
             machine.wait_for_quiet(pids, self.plan.looks)
             watch = machine.Watch(pids)
@@ -193,6 +195,13 @@ class Campaign:
         if noisy and self.plan.verbose:
             text = "%s %s, %d ranks: others used %.0f %% of the machine"
             self.say(text % (setting.peer, setting.name, ranks, 100 * share))
+
+    def _has_time(self):
+        """The first round decides which settings go on, so there a second try is worth its time."""
+        if self.plan.hard_end_s is None:
+            return True
+        spent_s = time.monotonic() - self.began_s
+        return spent_s < RETRY_PART * (self.plan.hard_end_s - self.began_s)
 
     def _fail(self, text):
         if text not in self.failures:
