@@ -217,6 +217,7 @@ static void wrong_flags_are_2(void **state) {
         {"-M %2 --background all_reduce,1K all_reduce", "-M is expected without --background"},
         {"--style mpi all_reduce", "--style wants nccl or osu, found 'mpi'"},
         {"--style osu --json all_reduce", "--style osu is a form of text"},
+        {"--style osu -I all_reduce", "--style osu has no columns of -I and --interval"},
         {"--percentiles p50,p75 all_reduce", "--percentiles wants p50, p90, p99 or p999, found "
                                              "'p75'"},
         {"--background barrier,8 all_reduce", "--background wants a collective operation with "

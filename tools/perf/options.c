@@ -327,6 +327,8 @@ static void check_together(struct argp_state *state, struct occl_perf_options *o
         argp_error(state, "one form of output is expected, found --csv and --json");
     if (o->style == OCCL_PERF_STYLE_OSU && (o->csv || o->json))
         argp_error(state, "--style osu is a form of text, found --csv or --json too");
+    if (o->style == OCCL_PERF_STYLE_OSU && (o->spread || o->interval))
+        argp_error(state, "--style osu has no columns of -I and --interval, found one of them too");
     if (o->jobs > 1 && (o->split != OCCL_PERF_SPLIT_NONE || o->load.op))
         argp_error(state, "--jobs is expected without -M and --background, found both");
     if (o->split != OCCL_PERF_SPLIT_NONE && o->load.op)
