@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "shm_ipc/op_kind.h"
 #include "shm_ipc/record.h"
 #include "tests/abuse/raw.h"
 #include "tests/abuse/scene.h"
@@ -45,6 +46,49 @@ static struct occl_buffer_ref some_buffer(struct raw_client *e, uint64_t bytes) 
     return ref;
 }
 
+/* A vector somewhere in a region: with some luck of the kind's form, and of blocks that agree. */
+static struct occl_buffer_ref some_vector(struct raw_client *e, const struct occl_sqe *s) {
+    uint64_t x = scene_random(&e->random);
+    struct occl_buffer_ref ref = some_buffer(e, sizeof(uint64_t) * OCCL_VECTOR_NUMBERS_MAX);
+    uint32_t n = e->comm_ranks, i = e->region_count ? (uint32_t)(x % (uint64_t)e->region_count) : 0;
+    if (!e->region_count || !e->regions[i].base || n < 1 || n > 3)
+        return ref;
+    const struct occl_kind_traits *t = occl_kind_traits(s->signature.kind);
+    uint64_t *v = (uint64_t *)(void *)(e->regions[i].base + (x >> 8 & 7) * 512);
+    for (uint32_t part = 0; part < OCCL_VECTOR_PARTS; part += 2) {
+        bool send = part == OCCL_VECTOR_SEND_COUNT;
+        uint32_t extent = send ? t->send_other : t->recv_other;
+        for (uint32_t k = 0; k < n; k++) {
+            occl_note64(&v[part * n + k], extent == OCCL_EXTENT_NONE ? 0 : 4);
+            occl_note64(&v[(part + 1) * n + k], extent == OCCL_EXTENT_ALL ? 4 * k : 0);
+        }
+    }
+    if ((x >> 16 & 3) == 0)
+        occl_note64(&v[(x >> 20) % (OCCL_VECTOR_PARTS * n)], x >> (x >> 32 & 63));
+    return (struct occl_buffer_ref){OCCL_SPACE_REGION, e->regions[i].number, (x >> 8 & 7) * 512};
+}
+
+/* Fields that the kind does not have are 0, else nothing behind the first check would be seen. */
+static void make_plausible(struct raw_client *e, struct occl_sqe *s) {
+    const struct occl_kind_traits *t = occl_kind_traits(s->signature.kind);
+    if (!t)
+        return;
+    if (!(t->flags & OCCL_KIND_TYPED))
+        s->signature.dtype = 0;
+    if (!(t->flags & OCCL_KIND_REDUCES))
+        s->signature.redop = 0;
+    if (!(t->flags & (OCCL_KIND_ROOTED | OCCL_KIND_PAIR)))
+        s->signature.root = 0;
+    if (!(t->flags & OCCL_KIND_TYPED) || t->flags & OCCL_KIND_VECTOR)
+        s->signature.count = 0;
+    if (!(t->flags & OCCL_KIND_PAIR))
+        s->key.peers = OCCL_PEERS_ALL;
+    if (t->flags & OCCL_KIND_VECTOR)
+        s->vector = some_vector(e, s);
+    if (s->signature.redop == OCCL_PREMULSUM)
+        s->factor = scene_random(&e->random);
+}
+
 static void some_sqe(struct raw_client *e, struct occl_sqe *s) {
     uint64_t x = scene_random(&e->random);
     memset(s, 0, sizeof *s);
@@ -55,7 +99,7 @@ static void some_sqe(struct raw_client *e, struct occl_sqe *s) {
     s->key.peers = x >> 36 & 3 ? OCCL_PEERS_ALL : (uint32_t)(x >> 40 & 3) << 16 | (x >> 44 & 3);
     s->key.tag = (uint32_t)(x >> 46 & 3);
     s->key.instance = (uint32_t)(x >> 48 & 7);
-    s->signature.kind = (uint8_t)(1 + (x >> 50) % 6);
+    s->signature.kind = (uint8_t)(1 + (x >> 50) % OCCL_OP_LIMIT);
     s->signature.dtype = (uint8_t)(x >> 53 & 15);
     s->signature.redop = (uint8_t)(x >> 57 & 7);
     s->signature.count = scene_random(&e->random) >> (scene_random(&e->random) % 64);
@@ -64,6 +108,8 @@ static void some_sqe(struct raw_client *e, struct occl_sqe *s) {
     s->dst = some_buffer(e, s->signature.count * 4);
     s->user_data = scene_random(&e->random) & 31;
     s->deadline_ns = x & 64 ? scene_random(&e->random) >> 20 : 0;
+    if (scene_random(&e->random) & 7)
+        make_plausible(e, s);
     if ((scene_random(&e->random) & 15) == 0)
         scribble(e, (char *)s, sizeof *s, sizeof *s);
 }
@@ -93,6 +139,7 @@ static void forge_record(struct raw_client *e) {
         occl_line_fill(line, s.key, &s.signature);
         line->u.ref.src = some_buffer(e, s.signature.count * 4);
         line->u.ref.dst = some_buffer(e, s.signature.count * 4);
+        line->vector = s.vector;
         occl_publish64(&line->flag, occl_flag_make(place.print, bits));
     }
     occl_note32(&rec->strands_next[scene_random(&e->random) % OCCL_STRAND_SEGMENTS],
