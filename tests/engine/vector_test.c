@@ -327,12 +327,108 @@ static void changed_while_it_is_used(void **state) {
     scene_close(&s);
 }
 
+/* ---- EXECUTE: vectors named in a record's lines ---- */
+
+/* A record that is LOCAL, as members make it, and a call for lanes. */
+static struct occl_record *local_record(struct scene *s, uint32_t kind, struct occl_op_key key) {
+    struct occl_place place = occl_place_of(key);
+    struct occl_records *m = &s->comm->records;
+    struct occl_record *record = occl_record_at(m, place.slot);
+    struct occl_claim *claim = occl_claim_of(m, place.slot);
+    uint32_t now;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        struct occl_line *line = occl_line_at(record, r);
+        struct occl_sqe sqe = vector_sqe(s->comm, kind, r, 0, s->region);
+        assert_int_not_equal(occl_claim_enter(claim, place.print, false), OCCL_ENTER_RING);
+        occl_line_fill(line, key, &sqe.signature);
+        line->u.ref.src = sqe.src;
+        line->u.ref.dst = sqe.dst;
+        line->vector = sqe.vector;
+        assert_true(occl_record_arrive(line, place.print, 0));
+    }
+    assert_true(occl_record_decide(record, OCCL_REC_OPEN, OCCL_REC_LOCAL, &now));
+    struct occl_sqe call = {.verb = OCCL_SQE_EXECUTE,
+                            .priority = 255,
+                            .slot = (uint16_t)place.slot,
+                            .comm = s->comm->numbers[0],
+                            .key = key};
+    fx_submit(&s->fx, s->comm, 0, &call);
+    return record;
+}
+
+static uint64_t ignored(struct scene *s) {
+    struct occl_engine_counters counters;
+    occl_engine_counters(s->fx.engine, &counters);
+    return counters.ignored;
+}
+
+/* DONE, ABORTED, or LOCAL when lanes found nothing to execute; then the members end and leave it.
+ */
+static uint32_t outcome_of(struct scene *s, struct occl_record *record, struct occl_op_key key,
+                           uint64_t ignored_before) {
+    struct occl_records *m = &s->comm->records;
+    struct occl_place place = occl_place_of(key);
+    uint64_t until = fx_now_ns() + fx_patience_ns();
+    while (occl_rec_kind(occl_observe32(&record->state)) == OCCL_REC_LOCAL &&
+           ignored(s) == ignored_before && fx_now_ns() < until)
+        occl_clock_sleep_ns(&s->fx.clock, 20000);
+    assert_true(fx_now_ns() < until);
+    uint32_t state = occl_rec_kind(occl_observe32(&record->state));
+    if (state == OCCL_REC_LOCAL)
+        (void)occl_record_abort(m, place.slot, place.print, OCCL_E_ABORTED, 0);
+    for (uint32_t r = 0; r < RANKS; r++)
+        occl_claim_leave(m, occl_claim_index(place.slot));
+    return state;
+}
+
+static void lanes_execute_blocks_of_a_record(void **state) {
+    struct scene s;
+    (void)state;
+    scene_open(&s);
+    for (uint32_t k = 0; k < KINDS; k++) {
+        struct occl_op_key key = fx_key(100, 1 + k);
+        for (uint32_t r = 0; r < RANKS; r++)
+            good_vector(kinds[k], r, vector_of(&s, r));
+        uint64_t before = ignored(&s);
+        memset(s.data + DST_AT(ROOT), 7, 4 * COUNT);
+        struct occl_record *record = local_record(&s, kinds[k], key);
+        assert_int_equal(outcome_of(&s, record, key, before), OCCL_REC_DONE);
+        assert_int_not_equal(s.data[DST_AT(ROOT)], 7);
+    }
+    scene_close(&s);
+}
+
+static void scribbled_vectors_of_a_record(void **state) {
+    struct scene s;
+    pthread_t thread;
+    uint32_t ended[OCCL_REC_ABORTED + 1] = {0};
+    (void)state;
+    scene_open(&s);
+    struct scribbler arg = {&s, 0, kinds[0]};
+    assert_int_equal(pthread_create(&thread, NULL, scribble, &arg), 0);
+    for (uint32_t n = 0; n < 3000; n++) {
+        struct occl_op_key key = fx_key(100, 1 + n % 100 + n / 100 * 128);
+        occl_note32(&arg.kind, kinds[n / 16 % KINDS]);
+        uint64_t before = ignored(&s);
+        struct occl_record *record = local_record(&s, kinds[n / 16 % KINDS], key);
+        ended[outcome_of(&s, record, key, before)]++;
+    }
+    occl_publish32(&arg.stop, 1);
+    (void)pthread_join(thread, NULL);
+    assert_true(ended[OCCL_REC_DONE] > 0 && ended[OCCL_REC_DONE] < 3000);
+    for (uint32_t k = 0; k < KINDS; k++)
+        still_serves(&s, kinds[k], 2000 + k);
+    scene_close(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bad_vector_is_refused),
         cmocka_unit_test(blocks_that_differ_are_named),
         cmocka_unit_test(fields_of_other_kinds),
         cmocka_unit_test(changed_while_it_is_used),
+        cmocka_unit_test(lanes_execute_blocks_of_a_record),
+        cmocka_unit_test(scribbled_vectors_of_a_record),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
