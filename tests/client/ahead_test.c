@@ -164,7 +164,8 @@ static int backwards(struct world_rank *me) {
         WORLD_OK(call_submit(&c, me->rank, me->size, me->comm, &attr, &requests[number]));
     }
     for (int i = 0; i < OPS; i++) {
-        struct call c = {.kind = (enum call_kind)kind_at(me->arg, (uint64_t)i), .count = 3};
+        struct call c = {
+            .kind = (enum call_kind)kind_at(me->arg, (uint64_t)i), .type = OCCL_INT32, .count = 3};
         WORLD_OK(occl_wait(requests[i]));
         WORLD_CHECK(call_wrong(&c, (uint64_t)i, me->rank, me->size, gets[i]) == 0);
     }

@@ -101,10 +101,17 @@ int32_t call_input(uint64_t salt, int rank, int block, size_t i) {
     return (int32_t)world_pattern((uint64_t)rank * 131 + (uint64_t)block, i + salt * 7919) - 400;
 }
 
-void call_fill(const struct call *c, uint64_t salt, int rank, int size, int32_t *send) {
+void call_fill(const struct call *c, uint64_t salt, int rank, int size, void *send) {
     size_t elements = call_send_elements(c, rank, size);
-    for (size_t i = 0; i < elements; i++)
-        send[i] = call_input(salt, rank, (int)(i / c->count), i % c->count);
+    int32_t *words = send;
+    uint8_t *bytes = send;
+    for (size_t i = 0; i < elements; i++) {
+        int32_t value = call_input(salt, rank, (int)(i / c->count), i % c->count);
+        if (c->type == OCCL_UINT8)
+            bytes[i] = (uint8_t)value;
+        else
+            words[i] = value;
+    }
 }
 
 static int32_t sum_of(uint64_t salt, int first, int last, int block, size_t i) {
@@ -140,19 +147,23 @@ static int32_t expected(const struct call *c, uint64_t salt, int rank, int size,
     }
 }
 
-size_t call_wrong(const struct call *c, uint64_t salt, int rank, int size, const int32_t *recv) {
+size_t call_wrong(const struct call *c, uint64_t salt, int rank, int size, const void *recv) {
     size_t elements = call_recv_elements(c, rank, size), wrong = 0;
+    const int32_t *words = recv;
+    const uint8_t *bytes = recv;
+    bool small = c->type == OCCL_UINT8;
     for (size_t at = 0; at < elements; at++) {
         int k = (int)(at / c->count);
         int32_t want = expected(c, salt, rank, size, k, at % c->count);
-        if (recv[at] == want)
+        int32_t got = small ? bytes[at] : words[at];
+        if (got == (small ? want & 0xff : want))
             continue;
         if (wrong++ == 0)
             fprintf(stderr,
-                    "rank %d of %d: %s root %d count %zu: block %d element %zu is %d, "
-                    "expected %d\n",
-                    rank, size, call_traits[c->kind].name, c->root, c->count, k, at % c->count,
-                    recv[at], want);
+                    "rank %d of %d: %s root %d count %zu: block %d element %zu is %d, expected "
+                    "%d\n",
+                    rank, size, call_traits[c->kind].name, c->root, c->count, k, at % c->count, got,
+                    want);
     }
     return wrong;
 }

@@ -72,15 +72,15 @@ static inline bool call_ends_alone(const struct call *c, int rank) {
 enum occl_result call_submit(const struct call *c, int rank, int size, struct occl_comm comm,
                              const struct occl_op_attr *attr, struct occl_request *out_request);
 
-/* ---- one pattern: int32, sum, blocks of equal size ---- */
+/* ---- one pattern: int32, or its lowest byte as uint8; sum, blocks of equal size ---- */
 
 /* Elements of rank's buffers. */
 size_t call_send_elements(const struct call *c, int rank, int size);
 size_t call_recv_elements(const struct call *c, int rank, int size);
 int32_t call_input(uint64_t salt, int rank, int block, size_t i);
 /* Fills the send buffer of rank (nothing, where it does not send). */
-void call_fill(const struct call *c, uint64_t salt, int rank, int size, int32_t *send);
+void call_fill(const struct call *c, uint64_t salt, int rank, int size, void *send);
 /* How many elements of rank's output are wrong; prints the first one. */
-size_t call_wrong(const struct call *c, uint64_t salt, int rank, int size, const int32_t *recv);
+size_t call_wrong(const struct call *c, uint64_t salt, int rank, int size, const void *recv);
 
 #endif
