@@ -140,6 +140,7 @@ struct client_op {
     bool owes_look;     /* it ended alone, in a row (alone.c), and stays in the record */
     uint32_t about_rank;
     uint32_t about_field;
+    uint64_t ring_detail; /* occl_cqe.detail */
     /* completion */
     int32_t status;
     char *text;   /* of the error, or NULL; from malloc */

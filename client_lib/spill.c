@@ -213,6 +213,7 @@ static struct client_op *retire(struct client_ring *ring, const struct occl_cqe 
 static void deliver(struct client_op *op, const struct occl_cqe *entry) {
     op->about_rank = entry->about_rank;
     op->about_field = entry->field;
+    op->ring_detail = entry->detail;
     op->ring_status = entry->status;
     occl_publish32(&op->ring_done, 1);
 }

@@ -355,6 +355,7 @@ static void start_run(struct client_op *op) {
     op->announced = op->owes_look = op->planned = false;
     op->ring_done = 0;
     op->why_not = 0;
+    op->ring_detail = 0;
     op->again_ns = 0;
     op->aborted_since_ns = 0;
     op->about_rank = op->may_write_rank = OCCL_RANK_NONE;

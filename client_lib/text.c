@@ -32,16 +32,14 @@ static int op_name(const struct client_op *op, char *out, size_t bytes) {
 }
 
 /* "3,6-8 of 16": ranks whose bit is clear in arrived. */
-static void list_missing(const struct client_op *op, char *out, size_t bytes) {
+static void list_missing(const struct client_op *op, uint64_t arrived, char *out, size_t bytes) {
     size_t used = 0;
-    struct occl_look look;
-    occl_record_look(op->rec, op->place.print, op->members, &look);
     out[0] = 0;
     for (uint32_t i = 0; i < op->members && used + 24 < bytes; i++) {
-        if (look.ready_mask >> i & 1)
+        if (arrived >> i & 1)
             continue;
         uint32_t last = i;
-        while (last + 1 < op->members && !(look.ready_mask >> (last + 1) & 1))
+        while (last + 1 < op->members && !(arrived >> (last + 1) & 1))
             last++;
         used += (size_t)snprintf(out + used, bytes - used, "%s%u", used ? "," : "",
                                  client_member_rank(op, i));
@@ -54,11 +52,15 @@ static void list_missing(const struct client_op *op, char *out, size_t bytes) {
 }
 
 static int explain_timeout(struct client_op *op, const char *name) {
-    char missing[160] = "unknown (the op went through the daemon)";
+    char missing[160];
+    struct occl_look look = {.ready_mask = op->ring_detail}; /* what the daemon saw */
     double seconds =
         (double)(op->timeout_ns ? op->timeout_ns : (int64_t)op->comm->default_timeout_ns) / 1e9;
     if (op->path == CLIENT_PATH_RECORD)
-        list_missing(op, missing, sizeof missing);
+        occl_record_look(op->rec, op->place.print, op->members, &look);
+    list_missing(op, look.ready_mask, missing, sizeof missing);
+    if (look.ready_mask == 0) /* this rank had come to the daemon too late, or not at all */
+        (void)snprintf(missing, sizeof missing, "unknown");
     if (op->about_rank == op->comm->rank || op->about_rank == OCCL_RANK_NONE)
         return client_fail(op->status, "%s: the deadline of %.3f s passed; missing ranks: %s of %u",
                            name, seconds, missing, op->comm->ranks);
@@ -156,14 +158,23 @@ static int explain_mismatch(struct client_op *op, const char *name) {
 }
 
 static int explain_ring_mismatch(struct client_op *op, const char *name) {
-    char mine[48];
+    char mine[48], other[48];
     if (op->about_field == OCCL_FIELD_BLOCK)
         return client_fail(op->status,
                            "%s: the ranks disagree on the size of a block that rank %u sends", name,
                            op->about_rank);
+    uint64_t value = op->ring_detail;
+    struct occl_signature theirs = {.kind = (uint8_t)value,
+                                    .dtype = (uint8_t)value,
+                                    .redop = (uint8_t)value,
+                                    .root = (uint32_t)value,
+                                    .program_id = (uint32_t)value,
+                                    .count = value};
     field_value(&op->sig, op->about_field, mine, sizeof mine);
-    return client_fail(op->status, "%s: the ranks disagree on the %s: %s here, another on rank %u",
-                       name, field_name(op->about_field), mine, op->about_rank);
+    field_value(&theirs, op->about_field, other, sizeof other);
+    return client_fail(op->status,
+                       "%s: the ranks disagree on the %s: %s on ranks %u; %s on ranks %u", name,
+                       field_name(op->about_field), mine, op->comm->rank, other, op->about_rank);
 }
 
 /* The daemon's own words come a moment after the page tells that the communicator ended. */

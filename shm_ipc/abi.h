@@ -202,7 +202,8 @@ struct occl_cqe {
     uint32_t about_rank; /* the rank the status is about, or OCCL_RANK_NONE */
     uint32_t field;      /* mismatch: enum occl_signature_field */
     uint32_t preemptions;
-    uint64_t reserved;
+    uint64_t detail; /* TIMEOUT: mask of the members that had come; MISMATCH: what the other rank
+                        has in the field; else 0 */
 };
 OCCL_ABI_SIZE(occl_cqe, 32);
 #define OCCL_RANK_NONE 0xffffu

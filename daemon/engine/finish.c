@@ -100,7 +100,9 @@ void occl_eng_op_fail(struct occl_eng_lane *lane, struct occl_eng_op *op, int st
 }
 
 void occl_eng_op_end(struct occl_eng_lane *lane, struct occl_eng_op *op) {
-    struct occl_cqe outcome = {.status = op->status, .about_rank = op->about_rank};
+    struct occl_cqe outcome = {.status = op->status,
+                               .about_rank = op->about_rank,
+                               .detail = op->status == OCCL_E_TIMEOUT ? op->arrived_mask : 0};
     occl_eng_list_take(&op->ready_link);
     occl_eng_op_set_state(op, OCCL_ENG_OP_ENDED);
     retire_arrived(lane, op, &outcome);
@@ -120,6 +122,23 @@ void occl_eng_op_succeed(struct occl_eng_lane *lane, struct occl_eng_op *op, uin
     occl_eng_op_free(lane, op);
 }
 
+static uint64_t value_of(const struct occl_signature *sig, uint32_t field) {
+    switch (field) {
+    case OCCL_FIELD_KIND:
+        return sig->kind;
+    case OCCL_FIELD_DTYPE:
+        return sig->dtype;
+    case OCCL_FIELD_REDOP:
+        return sig->redop;
+    case OCCL_FIELD_ROOT:
+        return sig->root;
+    case OCCL_FIELD_COUNT:
+        return sig->count;
+    default:
+        return sig->program_id;
+    }
+}
+
 /* Each member hears of the first one that differs from itself, or of the one whose vector does. */
 static void mismatch_of(struct occl_eng_op *op, uint32_t index, uint32_t vector_of,
                         struct occl_cqe *out_outcome) {
@@ -130,6 +149,7 @@ static void mismatch_of(struct occl_eng_op *op, uint32_t index, uint32_t vector_
         uint32_t field = occl_signature_differ(mine, &occl_eng_member_at(op, i)->signature);
         if (field != OCCL_FIELD_NONE) {
             out_outcome->field = field;
+            out_outcome->detail = value_of(&occl_eng_member_at(op, i)->signature, field);
             out_outcome->about_rank = occl_eng_rank_of(op, i);
             return;
         }

@@ -281,12 +281,49 @@ static void test_B01_time_outs_of_each_kind_name_who_is_missing(void **state) {
     }
 }
 
+/* ---- the same from a daemon that takes every op through its ring ---- */
+
+static int texts_of_the_daemon(struct world_rank *me) {
+    int32_t in[8] = {0}, out[8];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    size_t count = me->rank == 1 ? 5 : 4;
+    const char *mine = me->rank == 1 ? "5 on ranks 1; 4 on ranks" : "4 on ranks";
+    const char *other = me->rank == 1 ? "count" : "5 on ranks 1";
+    WORLD_CHECK(occl_all_reduce(in, out, count, OCCL_INT32, OCCL_SUM, me->comm, NULL, NULL) ==
+                OCCL_ERROR_MISMATCH);
+    WORLD_CHECK(strstr(occl_last_error(), mine) && strstr(occl_last_error(), other));
+    WORLD_CHECK(occl_all_reduce(in, out, 4, OCCL_INT32, me->rank ? OCCL_MAX : OCCL_SUM, me->comm,
+                                NULL, NULL) == OCCL_ERROR_MISMATCH);
+    WORLD_CHECK(strstr(occl_last_error(), "sum on ranks 0") &&
+                strstr(occl_last_error(), "max on ranks"));
+    attr.timeout_ns = 200000000;
+    if (me->rank == 2)
+        usleep(600000);
+    WORLD_CHECK(occl_barrier(me->comm, &attr, NULL) == OCCL_ERROR_TIMEOUT);
+    WORLD_CHECK(me->rank == 2 || strstr(occl_last_error(), "missing ranks: 2 of 3"));
+    return 0;
+}
+
+static void test_texts_of_the_daemon(void **state) {
+    const char *ordered = getenv("OCCLD_ORDERED"), *usual = getenv("OCCLD");
+    char *before = usual ? strdup(usual) : NULL;
+    struct world other;
+    (void)state;
+    assert_int_equal(setenv("OCCLD", ordered ? ordered : "daemon/occld_ordered", 1), 0);
+    world_start(&other, NULL);
+    assert_int_equal(before ? setenv("OCCLD", before, 1) : unsetenv("OCCLD"), 0);
+    free(before);
+    assert_int_equal(world_run(&other, 3, texts_of_the_daemon, NULL, 30), 0);
+    assert_int_equal(world_stop(&other), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_C02_every_kind_against_every_other),
         cmocka_unit_test(test_C02_every_large_kind_against_every_other),
         cmocka_unit_test(test_C01_C02_each_field_of_each_kind),
         cmocka_unit_test(test_B01_time_outs_of_each_kind_name_who_is_missing),
+        cmocka_unit_test(test_texts_of_the_daemon),
     };
     return cmocka_run_group_tests_name("client_disagree", tests, setup, teardown);
 }

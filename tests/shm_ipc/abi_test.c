@@ -95,6 +95,7 @@ static void list_session(struct text *text) {
     M(occl_cqe, about_rank)
     M(occl_cqe, field)
     M(occl_cqe, preemptions)
+    M(occl_cqe, detail)
     S(occl_job_page)
     M(occl_job_page, magic)
     M(occl_job_page, abi_version)
