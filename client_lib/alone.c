@@ -55,8 +55,8 @@ void client_alone_settle(struct client_comm *comm) {
 }
 
 bool client_alone_in_row(const struct client_op *op) {
-    return op->blocking && client_in_stream(op) && occl_peek32(&op->comm->alone_row) &&
-           client_alone_bits(op);
+    return op->alone_bits && op->blocking && client_in_stream(op) &&
+           occl_peek32(&op->comm->alone_row);
 }
 
 void client_alone_owe(struct client_op *op) {

@@ -97,6 +97,7 @@ struct client_op {
     uint64_t block_bytes; /* count x element size (op_kind.h) */
     uint64_t send_bytes, recv_bytes;
     uint64_t payload_bytes; /* what each rank that sends brings: the same for all of them */
+    uint32_t alone_bits;    /* client_alone_bits */
     uint64_t factor;        /* of a premultiplied sum */
     uint64_t *vector;   /* of a kind that has one: this rank's, in vector_room or of the caller */
     int64_t timeout_ns; /* < 0: none, 0: the communicator's */

@@ -193,15 +193,15 @@ int client_direct_result(struct client_op *op) {
         return op->after_status; /* it has ended before its turn */
     uint64_t sources = op->look.source_mask;
     bool needs_source = (op->traits->flags & OCCL_KIND_SOURCE) != 0;
-    uint64_t others = client_alone_bits(op) ? op->look.alone_mask
-                      : sources             ? sources
-                                            : op->look.ready_mask;
+    uint64_t others = op->alone_bits ? op->look.alone_mask
+                      : sources      ? sources
+                                     : op->look.ready_mask;
     int status = compare(op, others);
     if (status == OCCL_OK && op->vector && !(needs_source ? !sources : sources != 0)) {
         /* Who ends alone gets nothing, or what it has itself. */
-        uint64_t from = client_alone_bits(op) ? 1ull << op->line_index
-                        : sources             ? sources
-                                              : op->look.ready_mask;
+        uint64_t from = op->alone_bits ? 1ull << op->line_index
+                        : sources      ? sources
+                                       : op->look.ready_mask;
         return result_of_vectors(op, from);
     }
     if (status || op->recv_bytes == 0 || !op->recv)

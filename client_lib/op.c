@@ -111,6 +111,7 @@ void client_op_describe(struct client_op *op, const struct client_op *from) {
     op->recv_bytes = from->recv_bytes;
     op->payload_bytes = from->payload_bytes;
     op->factor = from->factor;
+    op->alone_bits = from->alone_bits;
     if (from->vector) { /* the room was made with the op (client_op_room) */
         memcpy(op->vector_room, from->vector, occl_vector_bytes(op->members));
         op->vector = op->vector_room;

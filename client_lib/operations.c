@@ -33,35 +33,32 @@ static int check_attr(const struct client_call *call) {
     return OCCL_OK;
 }
 
-static int check_operator(const struct client_call *call) {
+static int refuse_operator(const struct client_call *call) {
     const char *name = call->redop < 0 ? NULL : occl_redop_name((uint32_t)call->redop);
     if (!name)
         return client_fail(OCCL_E_INVALID, "%s: operator %d is none of enum occl_redop", call->name,
                            call->redop);
-    if (!occl_movers_supports((uint32_t)call->type, (uint32_t)call->redop))
-        return client_fail(OCCL_E_INVALID, "%s: operator %s is not defined for type %s", call->name,
-                           name, occl_dtype_name((uint32_t)call->type));
-    return OCCL_OK;
+    return client_fail(OCCL_E_INVALID, "%s: operator %s is not defined for type %s", call->name,
+                       name, occl_dtype_name((uint32_t)call->type));
 }
 
 /* Type, operator and size. */
 static int check_numbers(const struct client_call *call, struct client_op *op) {
     uint64_t element = 0;
-    int status = OCCL_OK;
     if (op->traits->flags & OCCL_KIND_TYPED) {
         element = call->type < 0 ? 0 : occl_dtype_bytes((uint32_t)call->type);
         if (element == 0)
             return client_fail(OCCL_E_INVALID, "%s: type %d is none of enum occl_type", call->name,
                                call->type);
     }
-    if (op->traits->flags & OCCL_KIND_REDUCES)
-        status = check_operator(call);
-    if (status == OCCL_OK &&
-        !occl_kind_block_bytes(op->traits, op->traits->flags & OCCL_KIND_VECTOR ? 0 : call->count,
-                               element, &op->block_bytes))
-        status = client_fail(OCCL_E_INVALID, "%s: count %zu of %llu-byte elements overflows",
-                             call->name, call->count, (unsigned long long)element);
-    return status;
+    if (op->traits->flags & OCCL_KIND_REDUCES &&
+        (call->redop < 0 || !occl_movers_supports((uint32_t)call->type, (uint32_t)call->redop)))
+        return refuse_operator(call);
+    uint64_t count = op->traits->flags & OCCL_KIND_VECTOR ? 0 : call->count;
+    if (!occl_kind_block_bytes(op->traits, count, element, &op->block_bytes))
+        return client_fail(OCCL_E_INVALID, "%s: count %zu of %llu-byte elements overflows",
+                           call->name, call->count, (unsigned long long)element);
+    return OCCL_OK;
 }
 
 /* The factor of a premultiplied sum in the form of occl_reduce_job.factors. */
@@ -180,6 +177,7 @@ static int measure(const struct client_call *call, struct client_op *op, int64_t
     bool gets = (traits->flags & rooted_sink) == rooted_sink && member == root;
     if (gets && !op->send && op->recv && op->send_bytes)
         op->send = (char *)op->recv + sizes.in_place;
+    op->alone_bits = client_alone_bits(op);
     *out_in_place = sizes.in_place;
     return OCCL_OK;
 }
@@ -241,9 +239,9 @@ static int fill(const struct client_call *call, struct client_comm *comm, uint64
     return status ? status : check_buffers(call, op, in_place);
 }
 
-static int run_blocking(const struct client_call *call, struct client_comm *comm) {
+static int run_blocking(const struct client_call *call, struct client_comm *comm,
+                        uint64_t *vector) {
     struct client_op op;
-    uint64_t vector[OCCL_VECTOR_NUMBERS_MAX];
     memset(&op, 0, sizeof op);
     int status = fill(call, comm, vector, &op);
     if (status)
@@ -256,6 +254,13 @@ static int run_blocking(const struct client_call *call, struct client_comm *comm
     client_thread_uses();
     (void)client_wait_complete(&op, 0); /* without a limit it ends complete */
     return op.status;
+}
+
+/* Apart, so that other calls need no room for a vector. */
+static __attribute__((noinline)) int run_vector(const struct client_call *call,
+                                                struct client_comm *comm) {
+    uint64_t vector[OCCL_VECTOR_NUMBERS_MAX];
+    return run_blocking(call, comm, vector);
 }
 
 /* Starts a filled pool op; the caller holds it. */
@@ -317,7 +322,8 @@ enum occl_result client_call(const struct client_call *call) {
         if (status == OCCL_OK)
             status = client_group_add(request);
     } else {
-        status = run_blocking(call, comm);
+        bool vector = occl_kind_traits(call->kind)->flags & OCCL_KIND_VECTOR;
+        status = vector ? run_vector(call, comm) : run_blocking(call, comm, NULL);
     }
     client_comm_put(comm);
     return status;

@@ -253,7 +253,7 @@ static void arrive(struct client_op *op) {
         client_wake(op);
         return;
     }
-    uint32_t alone = client_alone_bits(op);
+    uint32_t alone = op->alone_bits;
     bool ends_alone = alone && in_page;
     uint32_t bits = (uint32_t)op->sig.selection_version << OCCL_FLAG_SELECTION_SHIFT | alone |
                     (op->blocking && !ends_alone ? OCCL_FLAG_BLOCKED : 0) |
@@ -355,6 +355,9 @@ static void start_run(struct client_op *op) {
     op->announced = op->owes_look = op->planned = false;
     op->ring_done = 0;
     op->why_not = 0;
+    op->held_back = false;
+    op->after_status = OCCL_OK;
+    op->nodes = NULL;
     op->ring_detail = 0;
     op->again_ns = 0;
     op->aborted_since_ns = 0;
@@ -399,7 +402,7 @@ int client_submit(struct client_op *op) {
     if (occl_peek32(&op->comm->suspended))
         return client_fail(OCCL_E_USAGE, "communicator %s is suspended", op->comm->name);
     start_run(op);
-    int status = client_after_begin(op);
+    int status = op->after_count ? client_after_begin(op) : OCCL_OK;
     if (status) {
         occl_note32(&op->phase, CLIENT_OP_INACTIVE);
         return status;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm_ipc/op_kind.h"
 
-#include <stddef.h>
-
 #define NONE OCCL_EXTENT_NONE
 #define BLOCK OCCL_EXTENT_BLOCK
 #define ALL OCCL_EXTENT_ALL
@@ -17,7 +15,7 @@
 #define EXPREFIX (PREFIX | OCCL_KIND_EXCLUSIVE)
 
 /* clang-format off */
-static const struct occl_kind_traits traits[OCCL_OP_LIMIT] = {
+const struct occl_kind_traits occl_kind_table[OCCL_OP_LIMIT] = {
     /*                    name              flags            send: root, rest   recv: root, rest */
     [OCCL_OP_ALL_REDUCE] = {"all_reduce",     REDUCES,         BLOCK, BLOCK,       BLOCK, BLOCK},
     [OCCL_OP_BROADCAST]  = {"broadcast",      TYPED | SOURCE,  BLOCK, NONE,        BLOCK, BLOCK},
@@ -47,7 +45,3 @@ static const struct occl_kind_traits traits[OCCL_OP_LIMIT] = {
                                                                ALL,   NONE,        BLOCK, BLOCK},
 };
 /* clang-format on */
-
-const struct occl_kind_traits *occl_kind_traits(uint32_t kind) {
-    return kind < OCCL_OP_LIMIT && traits[kind].name ? &traits[kind] : NULL;
-}

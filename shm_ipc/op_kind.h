@@ -28,6 +28,7 @@
 #define SHM_IPC_OP_KIND_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shm_ipc/abi.h"
@@ -57,8 +58,12 @@ struct occl_kind_traits {
     uint8_t recv_root, recv_other;
 };
 
+extern const struct occl_kind_traits occl_kind_table[OCCL_OP_LIMIT];
+
 /* NULL for a number that is no kind, so it also validates. Static. Any thread; pure. */
-const struct occl_kind_traits *occl_kind_traits(uint32_t kind);
+static inline const struct occl_kind_traits *occl_kind_traits(uint32_t kind) {
+    return kind < OCCL_OP_LIMIT && occl_kind_table[kind].name ? &occl_kind_table[kind] : NULL;
+}
 
 /* Whether `member` plays the root's part. root: of the signature. */
 static inline bool occl_kind_is_root(const struct occl_kind_traits *traits, uint32_t root,

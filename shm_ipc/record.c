@@ -160,12 +160,13 @@ void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
             clean = clean && (bits & OCCL_FLAG_CLEAN);
             if (bits & OCCL_FLAG_BLOCKED)
                 blocked |= bit;
-            if (bits & OCCL_FLAG_SOURCE) {
-                source |= bit;
-                decisive = decisive || (bits & OCCL_FLAG_IN_PAGE);
-            }
-            if (bits & (OCCL_FLAG_SOURCE | OCCL_FLAG_GIVES))
+            if (bits & (OCCL_FLAG_SOURCE | OCCL_FLAG_GIVES)) {
                 alone |= bit;
+                if (bits & OCCL_FLAG_SOURCE) {
+                    source |= bit;
+                    decisive = decisive || (bits & OCCL_FLAG_IN_PAGE);
+                }
+            }
         } else if (bits & OCCL_FLAG_POISONED) {
             poisoned = true;
         } else if (out_look->first_missing == members) {
