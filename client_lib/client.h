@@ -184,6 +184,11 @@ struct client_chunk {
     struct occl_place place; /* of the op that uses the chunk */
     uint32_t members;        /* of that op; 0: it was never used */
 };
+enum client_comm_use {
+    CLIENT_COMM_IN_USE = 0,
+    CLIENT_COMM_DECIDING = 1,  /* for a moment: whether it can be suspended */
+    CLIENT_COMM_SUSPENDED = 2, /* this rank submits nothing */
+};
 /* What a rank wishes for a communicator (hints.c). */
 struct client_hints {
     bool sleeps;          /* wait=sleep */
@@ -209,7 +214,7 @@ struct client_comm {
     uint64_t elsewhere_ticks; /* how long a rank watches others on other cores before it yields */
     uint32_t cma;             /* 1: cross-memory attach works between all pairs */
     struct client_hints hints;
-    uint32_t suspended; /* 1: this rank submits nothing */
+    uint32_t suspended; /* enum client_comm_use */
     struct occl_member *members;
     struct occl_detail event; /* why the communicator ended, as the daemon told */
     uint32_t event_set;
@@ -353,6 +358,8 @@ int client_comm_close(struct occl_comm handle, enum occl_comm_end_how how, int s
 void client_comms_end(void);      /* closes all that there are; others may come while threads do */
 void client_comms_stop(void);     /* as above, and forgets them: nobody is inside any more */
 void client_comms_in_child(void); /* fork: every handle becomes stale */
+/* comm_memory.c: by a thread that holds a reference. */
+bool client_comm_suspended(const struct client_comm *comm);
 /* hints.c: text NULL: none. INVALID with the error text. */
 int client_hints_parse(const char *text, struct client_hints *out_hints);
 /* probe.c: does cross-memory attach work between all pairs? Collective, at creation. */

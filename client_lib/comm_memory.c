@@ -34,10 +34,18 @@ static bool has_ops(const struct client_comm *comm) {
     return occl_observe32(&comm->refs) > 1;
 }
 
+/* A thread counts itself inside before it looks whether the communicator is suspended, and here it
+ * is said before they are counted: so either it is seen here, or it sees. Who comes while that is
+ * being decided waits for the answer (client_comm_suspended). */
 static int suspend(struct client_comm *comm) {
+    uint32_t before = CLIENT_COMM_IN_USE;
     int status = OCCL_OK;
     client_alone_settle(comm);
     pthread_mutex_lock(&comm->lock);
+    if (!occl_claim32(&comm->suspended, &before, CLIENT_COMM_DECIDING)) {
+        pthread_mutex_unlock(&comm->lock);
+        return OCCL_OK; /* it is suspended */
+    }
     if (has_ops(comm))
         status = client_fail(
             OCCL_E_USAGE, "communicator %s: operations of this rank are outstanding", comm->name);
@@ -45,18 +53,29 @@ static int suspend(struct client_comm *comm) {
         status =
             client_fail(OCCL_WOULD_BLOCK,
                         "communicator %s: a peer still reads a payload of this rank", comm->name);
-    else
-        occl_publish32(&comm->suspended, 1);
-    pthread_mutex_unlock(&comm->lock);
-    if (status)
+    if (status) {
+        occl_publish32(&comm->suspended, CLIENT_COMM_IN_USE);
+        pthread_mutex_unlock(&comm->lock);
         return status;
+    }
     /* Whole pages inside this rank's room: what is left of the others is their neighbours'. */
     uint64_t first = comm->m.payload_offset + (uint64_t)comm->rank * comm->m.payload_stride;
     uint64_t end = (first + comm->m.payload_stride) & ~(uint64_t)(OCCL_PAGE_BYTES - 1);
     first = (first + OCCL_PAGE_BYTES - 1) & ~(uint64_t)(OCCL_PAGE_BYTES - 1);
     (void)madvise(comm->m.base + first, end - first, MADV_REMOVE); /* if not, it stays in use */
+    occl_publish32(&comm->suspended, CLIENT_COMM_SUSPENDED);
+    pthread_mutex_unlock(&comm->lock);
     client_stage_trim();
     return OCCL_OK;
+}
+
+bool client_comm_suspended(const struct client_comm *comm) {
+    uint32_t state = occl_look32(&comm->suspended);
+    for (uint32_t round = 0; state == CLIENT_COMM_DECIDING; round++) {
+        client_nap(round);
+        state = occl_look32(&comm->suspended);
+    }
+    return state == CLIENT_COMM_SUSPENDED;
 }
 
 OCCL_PUBLIC enum occl_result occl_comm_suspend(struct occl_comm handle) {
@@ -74,7 +93,9 @@ OCCL_PUBLIC enum occl_result occl_comm_resume(struct occl_comm handle) {
     struct client_comm *comm = client_comm_get(handle, &status);
     if (!comm)
         return status;
-    occl_publish32(&comm->suspended, 0);
+    pthread_mutex_lock(&comm->lock); /* not in the middle of suspending */
+    occl_publish32(&comm->suspended, CLIENT_COMM_IN_USE);
+    pthread_mutex_unlock(&comm->lock);
     client_comm_put(comm);
     return OCCL_SUCCESS;
 }

@@ -399,7 +399,7 @@ void client_submit_now(struct client_op *op, uint32_t why_not) {
 }
 
 int client_submit(struct client_op *op) {
-    if (occl_peek32(&op->comm->suspended))
+    if (occl_look32(&op->comm->suspended) && client_comm_suspended(op->comm))
         return client_fail(OCCL_E_USAGE, "communicator %s is suspended", op->comm->name);
     start_run(op);
     int status = op->after_count ? client_after_begin(op) : OCCL_OK;

@@ -59,7 +59,8 @@ static int explain_timeout(struct client_op *op, const char *name) {
     if (op->path == CLIENT_PATH_RECORD)
         occl_record_look(op->rec, op->place.print, op->members, &look);
     list_missing(op, look.ready_mask, missing, sizeof missing);
-    if (look.ready_mask == 0) /* this rank had come to the daemon too late, or not at all */
+    /* This rank had come to the daemon too late, or not at all. */
+    if (op->path != CLIENT_PATH_RECORD && look.ready_mask == 0)
         (void)snprintf(missing, sizeof missing, "unknown");
     if (op->about_rank == op->comm->rank || op->about_rank == OCCL_RANK_NONE)
         return client_fail(op->status, "%s: the deadline of %.3f s passed; missing ranks: %s of %u",

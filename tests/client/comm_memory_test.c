@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hints of a communicator, what it holds, and suspending it. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -191,12 +192,54 @@ static void test_suspend_and_resume(void **state) {
     assert_int_equal(world_run(&w, 3, suspending, NULL, 60), 0);
 }
 
+/* A thread that suspends whenever it can, beside one whose payloads lie in what is given back. */
+struct beside {
+    struct occl_comm comm;
+    uint32_t stop, suspended;
+};
+
+static void *suspends(void *arg) {
+    struct beside *b = arg;
+    while (!__atomic_load_n(&b->stop, __ATOMIC_SEQ_CST)) {
+        if (occl_comm_suspend(b->comm) == OCCL_SUCCESS)
+            b->suspended++;
+        (void)occl_comm_resume(b->comm);
+    }
+    return NULL;
+}
+
+static int beside_submissions(struct world_rank *me) {
+    static float in[900], out[900];
+    struct beside b = {me->comm, 0, 0};
+    pthread_t thread;
+    int failed = 0;
+    WORLD_CHECK(pthread_create(&thread, NULL, suspends, &b) == 0);
+    for (uint64_t i = 0; i < 3000 && !failed; i++) {
+        enum occl_result result;
+        world_fill(in, 900, me->rank, i);
+        do
+            result = occl_all_reduce(in, out, 900, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL);
+        while (result == OCCL_ERROR_USAGE);
+        failed = result != OCCL_SUCCESS || world_wrong_sum(out, 900, me->size, i) != 0;
+    }
+    __atomic_store_n(&b.stop, 1, __ATOMIC_SEQ_CST);
+    (void)pthread_join(thread, NULL);
+    WORLD_CHECK(!failed);
+    WORLD_CHECK(b.suspended > 0);
+    return 0;
+}
+static void test_suspend_beside_submissions(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, beside_submissions, NULL, 60), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hints),
         cmocka_unit_test(test_wait_asleep),
         cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_suspend_and_resume),
+        cmocka_unit_test(test_suspend_beside_submissions),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
