@@ -113,22 +113,6 @@ static void test_chains_staged_for_the_daemon(void **state) {
     run_chains(ANY_POINTER);
 }
 
-static char *usual_daemon;
-
-static int use_ordered_daemon(void **state) {
-    const char *ordered = getenv("OCCLD_ORDERED"), *usual = getenv("OCCLD");
-    (void)state;
-    usual_daemon = usual ? strdup(usual) : NULL;
-    return setenv("OCCLD", ordered ? ordered : "daemon/occld_ordered", 1);
-}
-
-static int use_usual_daemon(void **state) {
-    (void)state;
-    int status = usual_daemon ? setenv("OCCLD", usual_daemon, 1) : unsetenv("OCCLD");
-    free(usual_daemon);
-    return status;
-}
-
 /* Nobody waits for anything but a flag in memory: the last op's result. */
 static int nobody_waits(struct world_rank *me) {
     static int32_t values[64];
@@ -337,19 +321,19 @@ static void test_several(void **state) {
     run_two(several);
 }
 
-#define BOTH(name)                                                                       \
-    cmocka_unit_test(test_##name),                                                       \
-        cmocka_unit_test_setup_teardown(test_##name##_by_the_daemon, use_ordered_daemon, \
-                                        use_usual_daemon)
+#define BOTH(name)                                                                      \
+    cmocka_unit_test(test_##name),                                                      \
+        cmocka_unit_test_setup_teardown(test_##name##_by_the_daemon, world_use_ordered, \
+                                        world_use_usual)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chains_zero_copy),
         cmocka_unit_test(test_chains_any_pointer),
-        cmocka_unit_test_setup_teardown(test_chains_by_the_daemon, use_ordered_daemon,
-                                        use_usual_daemon),
-        cmocka_unit_test_setup_teardown(test_chains_staged_for_the_daemon, use_ordered_daemon,
-                                        use_usual_daemon),
+        cmocka_unit_test_setup_teardown(test_chains_by_the_daemon, world_use_ordered,
+                                        world_use_usual),
+        cmocka_unit_test_setup_teardown(test_chains_staged_for_the_daemon, world_use_ordered,
+                                        world_use_usual),
         BOTH(nobody_waits),
         cmocka_unit_test(test_several), /* out of order */
         BOTH(failures),

@@ -127,31 +127,15 @@ static void test_borders_of_strands_by_the_daemon(void **state) {
     test_borders_of_strands(state);
 }
 
-static char *usual_daemon;
-
-static int use_ordered_daemon(void **state) {
-    const char *ordered = getenv("OCCLD_ORDERED"), *usual = getenv("OCCLD");
-    (void)state;
-    usual_daemon = usual ? strdup(usual) : NULL;
-    return setenv("OCCLD", ordered ? ordered : "daemon/occld_ordered", 1);
-}
-
-static int use_usual_daemon(void **state) {
-    (void)state;
-    int status = usual_daemon ? setenv("OCCLD", usual_daemon, 1) : unsetenv("OCCLD");
-    free(usual_daemon);
-    return status;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_borders_of_lines_and_page),
         cmocka_unit_test(test_borders_of_strands),
         cmocka_unit_test(test_64_ranks),
         cmocka_unit_test_setup_teardown(test_borders_of_lines_and_page_by_the_daemon,
-                                        use_ordered_daemon, use_usual_daemon),
-        cmocka_unit_test_setup_teardown(test_borders_of_strands_by_the_daemon, use_ordered_daemon,
-                                        use_usual_daemon),
+                                        world_use_ordered, world_use_usual),
+        cmocka_unit_test_setup_teardown(test_borders_of_strands_by_the_daemon, world_use_ordered,
+                                        world_use_usual),
     };
     return cmocka_run_group_tests_name("client_borders", tests, NULL, NULL);
 }

@@ -305,14 +305,10 @@ static int texts_of_the_daemon(struct world_rank *me) {
 }
 
 static void test_texts_of_the_daemon(void **state) {
-    const char *ordered = getenv("OCCLD_ORDERED"), *usual = getenv("OCCLD");
-    char *before = usual ? strdup(usual) : NULL;
     struct world other;
-    (void)state;
-    assert_int_equal(setenv("OCCLD", ordered ? ordered : "daemon/occld_ordered", 1), 0);
+    assert_int_equal(world_use_ordered(state), 0);
     world_start(&other, NULL);
-    assert_int_equal(before ? setenv("OCCLD", before, 1) : unsetenv("OCCLD"), 0);
-    free(before);
+    assert_int_equal(world_use_usual(state), 0);
     assert_int_equal(world_run(&other, 3, texts_of_the_daemon, NULL, 30), 0);
     assert_int_equal(world_stop(&other), 0);
 }

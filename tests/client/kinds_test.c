@@ -276,23 +276,6 @@ static void test_every_kind_any_pointer(void **state) {
     every_kind((struct plan){ANY_POINTER, 70001, false});
 }
 
-/* A daemon that hands out no free records takes every op through its ring. */
-static char *usual_daemon;
-
-static int use_ordered_daemon(void **state) {
-    const char *ordered = getenv("OCCLD_ORDERED"), *usual = getenv("OCCLD");
-    (void)state;
-    usual_daemon = usual ? strdup(usual) : NULL;
-    return setenv("OCCLD", ordered ? ordered : "daemon/occld_ordered", 1);
-}
-
-static int use_usual_daemon(void **state) {
-    (void)state;
-    int status = usual_daemon ? setenv("OCCLD", usual_daemon, 1) : unsetenv("OCCLD");
-    free(usual_daemon);
-    return status;
-}
-
 static void test_every_kind_by_the_daemon(void **state) {
     (void)state;
     every_kind((struct plan){ZERO_COPY, 16385, false});
@@ -426,8 +409,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_kind_zero_copy),
         cmocka_unit_test(test_every_kind_any_pointer),
-        cmocka_unit_test_setup_teardown(test_every_kind_by_the_daemon, use_ordered_daemon,
-                                        use_usual_daemon),
+        cmocka_unit_test_setup_teardown(test_every_kind_by_the_daemon, world_use_ordered,
+                                        world_use_usual),
         cmocka_unit_test(test_fan_in_and_fan_out),
         cmocka_unit_test(test_givers_run_ahead),
         cmocka_unit_test(test_disagreements),

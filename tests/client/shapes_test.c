@@ -34,18 +34,12 @@ static int teardown(void **state) {
     return world_stop(&w) == 0 ? 0 : -1;
 }
 
-static char *usual_daemon;
-
 static int setup_ordered(void **state) {
-    const char *ordered = getenv("OCCLD_ORDERED"), *usual = getenv("OCCLD");
-    usual_daemon = usual ? strdup(usual) : NULL;
-    (void)setenv("OCCLD", ordered ? ordered : "daemon/occld_ordered", 1);
-    return setup(state);
+    return world_use_ordered(state) || setup(state) ? -1 : 0;
 }
 static int teardown_ordered(void **state) {
-    int status = usual_daemon ? setenv("OCCLD", usual_daemon, 1) : unsetenv("OCCLD");
-    free(usual_daemon);
-    return status || teardown(state) ? -1 : 0;
+    int status = teardown(state);
+    return world_use_usual(state) || status ? -1 : 0;
 }
 
 /* Calls `each` with every type, and every operator where the kind has one. */

@@ -260,22 +260,6 @@ static void test_uneven_blocks_staged_for_the_daemon(void **state) {
     every_case(ANY_POINTER);
 }
 
-static char *usual_daemon;
-
-static int use_ordered_daemon(void **state) {
-    const char *ordered = getenv("OCCLD_ORDERED"), *usual = getenv("OCCLD");
-    (void)state;
-    usual_daemon = usual ? strdup(usual) : NULL;
-    return setenv("OCCLD", ordered ? ordered : "daemon/occld_ordered", 1);
-}
-
-static int use_usual_daemon(void **state) {
-    (void)state;
-    int status = usual_daemon ? setenv("OCCLD", usual_daemon, 1) : unsetenv("OCCLD");
-    free(usual_daemon);
-    return status;
-}
-
 /* Ranks 1 and 3 disagree on what goes from one to the other; how much else there is decides the
  * path. */
 static int one_block_differs(struct world_rank *me) {
@@ -387,13 +371,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_uneven_blocks_zero_copy),
         cmocka_unit_test(test_uneven_blocks_any_pointer),
-        cmocka_unit_test_setup_teardown(test_uneven_blocks_by_the_daemon, use_ordered_daemon,
-                                        use_usual_daemon),
-        cmocka_unit_test_setup_teardown(test_uneven_blocks_staged_for_the_daemon,
-                                        use_ordered_daemon, use_usual_daemon),
+        cmocka_unit_test_setup_teardown(test_uneven_blocks_by_the_daemon, world_use_ordered,
+                                        world_use_usual),
+        cmocka_unit_test_setup_teardown(test_uneven_blocks_staged_for_the_daemon, world_use_ordered,
+                                        world_use_usual),
         cmocka_unit_test(test_disagreement),
-        cmocka_unit_test_setup_teardown(test_disagreement_by_the_daemon, use_ordered_daemon,
-                                        use_usual_daemon),
+        cmocka_unit_test_setup_teardown(test_disagreement_by_the_daemon, world_use_ordered,
+                                        world_use_usual),
         cmocka_unit_test(test_bad_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,6 +52,23 @@ static bool answers(const char *path) {
     return ok;
 }
 
+static char *usual_daemon;
+
+int world_use_ordered(void **state) {
+    const char *ordered = getenv("OCCLD_ORDERED"), *usual = getenv("OCCLD");
+    (void)state;
+    usual_daemon = usual ? strdup(usual) : NULL;
+    return setenv("OCCLD", ordered ? ordered : "daemon/occld_ordered", 1);
+}
+
+int world_use_usual(void **state) {
+    (void)state;
+    int status = usual_daemon ? setenv("OCCLD", usual_daemon, 1) : unsetenv("OCCLD");
+    free(usual_daemon);
+    usual_daemon = NULL;
+    return status;
+}
+
 void world_start(struct world *w, const char *const *extra) {
     const char *binary = getenv("OCCLD") ? getenv("OCCLD") : "daemon/occld";
     const char *argv[32] = {binary, "--socket", w->socket, "--log-level", "warn"};

@@ -34,6 +34,10 @@ int world_slowness(void);
  * with extra arguments (NULL-terminated or NULL). Aborts the test program when it does not come up.
  */
 void world_start(struct world *w, const char *const *extra);
+/* Fixtures: daemons that are started between the two take every op through their rings and serve
+ * each rank in its order (environment OCCLD_ORDERED, else daemon/occld_ordered). */
+int world_use_ordered(void **state);
+int world_use_usual(void **state);
 /* SIGTERM, waits, removes the folder. Returns the daemon's exit status as of wait, -1 if killed
  * here. */
 int world_stop(struct world *w);
