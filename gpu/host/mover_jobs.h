@@ -26,10 +26,10 @@ V_INLINE size_t line_gap(const unsigned char *p) {
 static void copy_stream(unsigned char *to, const unsigned char *from, size_t bytes) {
     size_t done = line_gap(to);
     if (bytes < done + LINE_BYTES) {
-        memcpy(to, from, bytes);
+        memmove(to, from, bytes);
         return;
     }
-    memcpy(to, from, done);
+    memmove(to, from, done);
     for (; bytes - done >= LINE_BYTES; done += LINE_BYTES) {
         vu64 line[LINE_BYTES / V_BYTES];
         V_UNROLL
@@ -39,7 +39,7 @@ static void copy_stream(unsigned char *to, const unsigned char *from, size_t byt
         for (size_t v = 0; v < LINE_BYTES / V_BYTES; v++)
             v_stream(to + done + v * V_BYTES, line[v]);
     }
-    memcpy(to + done, from + done, bytes - done);
+    memmove(to + done, from + done, bytes - done);
 }
 
 V_INLINE void fan_out(unsigned char *const *dst, size_t n_dst, size_t offset,
@@ -51,7 +51,7 @@ V_INLINE void fan_out(unsigned char *const *dst, size_t n_dst, size_t offset,
         if (stream)
             copy_stream(to, from, bytes);
         else
-            memcpy(to, from, bytes);
+            memmove(to, from, bytes);
     }
 }
 

@@ -34,8 +34,9 @@
  *
  * Memory: no pointer needs any alignment, not even that of its element. A source may be the very
  * same buffer as any destination (in place), and may occur twice; partial overlap of a source and
- * a destination, or of two destinations, is forbidden. Nothing outside count elements is read or
- * written. The tenant may change sources meanwhile: any bytes may result, nothing else. */
+ * a destination, or of two destinations, gives any bytes: a tenant may name such places. Nothing
+ * outside count elements is read or written. The tenant may change sources meanwhile: any bytes may
+ * result, nothing else. */
 #ifndef GPU_HOST_REDUCE_H
 #define GPU_HOST_REDUCE_H
 
