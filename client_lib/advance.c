@@ -15,7 +15,7 @@ static void note_completion(struct client_op *op) {
     occl_note32(&note->last_key.tag, op->key.tag);
     occl_note32(&note->last_key.instance, op->key.instance);
     occl_note32(&note->last_kind, op->sig.kind);
-    occl_note64(&note->last_ticks, occl_ticks(occl_lib.ticks));
+    occl_note64(&note->last_ticks, op->seen_ticks ? op->seen_ticks : occl_ticks(occl_lib.ticks));
     occl_count64(&note->ops_done, 1);
     occl_count64(&note->bytes_done,
                  op->send_bytes > op->recv_bytes ? op->send_bytes : op->recv_bytes);
@@ -31,13 +31,16 @@ void client_finish(struct client_op *op, int status, bool result_is_staged) {
     if (op->after_status < 0 && status == OCCL_E_ABORTED && op->about_rank == op->comm->rank)
         status = op->after_status; /* what the peers know as aborted by this rank */
     op->status = own_status(op, status);
-    client_after_end(op);
+    if (op->nodes)
+        client_after_end(op);
     if (op->path == CLIENT_PATH_NONE) { /* it went nowhere: alone, or its communicator has ended */
         if (op->status < 0)
             (void)client_explain(op);
     } else {
-        client_announce(op, false);
-        client_unrefer(op, result_is_staged && op->status == OCCL_OK);
+        if (op->announced)
+            client_announce(op, false);
+        if (client_refers(op))
+            client_unrefer(op, result_is_staged && op->status == OCCL_OK);
         note_completion(op);
         if (op->path == CLIENT_PATH_RECORD) {
             /* Texts are made from the record, so before it is left. */
@@ -125,6 +128,7 @@ static void look(struct client_op *op) {
 static bool advance_all(struct client_op *op, bool may_execute) {
     if (op->look.state == OCCL_REC_OPEN)
         (void)client_decide_all(op); /* the state tells */
+    op->seen_ticks = 0;
     if (op->look.state == OCCL_REC_LOCAL && may_execute) {
         client_local_execute(op);
         op->look.state = occl_look32(&op->rec->state);
@@ -202,7 +206,7 @@ static void submit_again(struct client_op *op) {
     if (now_ns < op->again_ns || client_ring_reserve() != OCCL_OK)
         return;                              /* a later look tries again */
     op->again_ns = now_ns + SUBMIT_AGAIN_NS; /* else both sides would do nothing but ask */
-    op->cancel_sent = 0;
+    op->cancel_sent = false;
     op->ring_done = 0;
     if (client_ring_submit(op) == OCCL_OK)
         return;

@@ -13,14 +13,6 @@
  */
 #include "client_lib/client.h"
 
-uint32_t client_alone_bits(const struct client_op *op) {
-    uint32_t flags = op->traits->flags;
-    bool is_root = occl_kind_is_root(op->traits, op->sig.root, op->line_index);
-    if (flags & OCCL_KIND_SOURCE && is_root)
-        return OCCL_FLAG_SOURCE;
-    return flags & OCCL_KIND_CONTRIBUTES && !is_root ? OCCL_FLAG_GIVES : 0;
-}
-
 /* owed = print:48 | slot + 1: the op that this rank has not looked at yet; 0: none. */
 static uint64_t owed_of(struct occl_place place) {
     return place.print << 16 | (place.slot + 1);

@@ -236,7 +236,6 @@ static int map_pages(const int fds[OCCL_MESSAGE_FDS_MAX]) {
 
 static void measure_machine(void) {
     occl_lib.cache_bytes = occl_movers_cache_bytes();
-    occl_lib.cores = occl_cores_allowed();
     occl_lib.movers = occl_movers_select(0);
     occl_lib.clock = occl_clock_system(occl_lib.ticks);
     occl_ticks_calibrate(&occl_lib.clock, CALIBRATION_NS, &occl_lib.scale);

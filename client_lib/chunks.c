@@ -5,7 +5,10 @@
  * Ops of the untagged stream use the chunks in turn, so each has its own and takes it without a
  * lock. Most programs have one op at a time: then a member's flag says that it has left all earlier
  * ones (OCCL_FLAG_CLEAN), and once all flags of an op have said so, the chunks of all ops before
- * it are free and no line of theirs has to be fetched. All other ops share a few chunks. */
+ * it are free and no line of theirs has to be fetched. Such a member says the same in its note when
+ * an op ends (stream_done), for those that run ahead; it touches the flag, which its peers have
+ * read, no more. Other members end each op of theirs with OCCL_FLAG_LEFT. All other ops share a few
+ * chunks. */
 #include "client_lib/client.h"
 
 static uint64_t offset_of(const struct client_comm *comm, uint32_t chunk) {
@@ -44,6 +47,22 @@ static uint32_t clean_instance(struct client_comm *comm, uint32_t instance) {
     return instance - CLEAN_BEHIND_MAX / 2;
 }
 
+/* What the members' notes say is as good as all their flags. Read only where no look at an op has
+ * told as much (client_chunks_clean), so once in OCCL_STREAM_CHUNKS ops of a rank that runs ahead.
+ */
+static bool notes_tell(struct client_comm *comm, uint32_t instance) {
+    uint32_t least = instance + APART_MAX;
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        uint64_t word = occl_observe64(&occl_note_at(&comm->m, rank)->stream_done);
+        uint32_t done = (uint32_t)word;
+        if (word == 0 || done - instance - 1 >= 2 * APART_MAX)
+            return false;
+        least = done - instance < least - instance ? done : least;
+    }
+    occl_publish32(&comm->clean_instance, least);
+    return true;
+}
+
 /* user = used << 32 | instance. Two threads of a rank may come with numbers OCCL_STREAM_CHUNKS
  * apart in any order: one gets the chunk, the other says where its buffer is. */
 static uint64_t take_of_stream(struct client_op *op) {
@@ -55,6 +74,7 @@ static uint64_t take_of_stream(struct client_op *op) {
         return 0;
     bool is_free = !before || instance - key.instance >= APART_MAX ||
                    (int32_t)(clean_instance(comm, instance) - key.instance) > 0 ||
+                   notes_tell(comm, key.instance) ||
                    all_left(comm, occl_place_of(key), comm->ranks);
     if (!is_free || !occl_claim64(user, &before, 1ull << 32 | instance))
         return 0;
@@ -104,8 +124,21 @@ bool client_chunks_reset(struct client_comm *comm) {
 
 bool client_is_clean(const struct client_op *op) {
     const struct client_comm *comm = op->comm;
-    return op->blocking && client_in_stream(op) && occl_observe32(&comm->refs) == 1 &&
+    /* Who came before this op has taken its number before, and so is seen to be inside. */
+    return op->blocking && client_in_stream(op) &&
+           occl_observe32(&comm->refs) + occl_observe32(&comm->owner_refs) == 1 &&
            occl_observe32(&comm->pool_ops) == 0;
+}
+
+bool client_chunks_done(const struct client_op *op) {
+    uint64_t *done = &occl_note_at(&op->comm->m, op->comm->rank)->stream_done;
+    if (client_is_clean(op)) {
+        occl_publish64(done, 1ull << 32 | (op->key.instance + 1));
+        return true;
+    }
+    if (occl_peek64(done)) /* it would grow old, and ambiguous */
+        occl_publish64(done, 0);
+    return false;
 }
 
 void client_chunks_clean(const struct client_op *op) {

@@ -42,6 +42,9 @@
 #include "shm_ipc/wire.h"
 
 #define OCCL_PUBLIC __attribute__((visibility("default")))
+/* What each thread looks at in every call: found without a call, but in a room that all libraries
+ * loaded late share and that is small. All of it is below 200 bytes. */
+#define CLIENT_THREAD_HOT _Thread_local __attribute__((tls_model("initial-exec")))
 
 struct client_comm;
 struct client_op;
@@ -82,6 +85,8 @@ enum client_way {
 };
 enum client_op_path { CLIENT_PATH_NONE = 0, CLIENT_PATH_RECORD = 1, CLIENT_PATH_RING = 2 };
 
+/* An op of a blocking call lives on the caller's stack and is not cleared: fill() (operations.c)
+ * and start_run() (submit.c) set every field of the first two parts. */
 struct client_op {
     /* what is to be done: fixed at creation */
     struct client_comm *comm;
@@ -97,11 +102,11 @@ struct client_op {
     uint64_t block_bytes; /* count x element size (op_kind.h) */
     uint64_t send_bytes, recv_bytes;
     uint64_t payload_bytes; /* what each rank that sends brings: the same for all of them */
-    uint32_t alone_bits;    /* client_alone_bits */
+    uint32_t alone_bits;    /* OCCL_FLAG_SOURCE, OCCL_FLAG_GIVES or neither (alone.c) */
+    uint32_t flags;         /* enum occl_op_flags */
     uint64_t factor;        /* of a premultiplied sum */
     uint64_t *vector;   /* of a kind that has one: this rank's, in vector_room or of the caller */
     int64_t timeout_ns; /* < 0: none, 0: the communicator's */
-    uint32_t flags;     /* enum occl_op_flags */
     struct occl_request *after; /* what it comes after (after.c); of malloc for a pool op */
     uint32_t after_count;
     uint8_t priority; /* class, 255: the communicator's */
@@ -123,30 +128,30 @@ struct client_op {
     bool planned;
     bool brief;                 /* the holder executes one strand at most */
     bool held_back;             /* it has its place, but arrives only after others of this rank */
+    bool announced;             /* the record says that this rank waits */
+    bool owes_look;             /* it ended alone, in a row (alone.c), and stays in the record */
+    bool counted;               /* the completion descriptor counts it */
+    bool cancel_sent;           /* to the daemon */
     struct client_after *nodes; /* after_count of them, while it is held back */
     uint32_t after_pending;     /* of them, not complete; after_lock, read without */
     int32_t after_status;       /* the first error of one */
     uint32_t why_not;           /* OCCL_SQE_*: what the daemon is told instead of the op */
-    uint64_t aborted_since_ns;  /* 0, or when this rank saw the abort while others still executed */
-    uint32_t may_write_rank;    /* OCCL_RANK_NONE, or who is stopped inside a strand of the op */
-    uint64_t deadline_ns;       /* 0: none */
-    uint32_t ring_slot;         /* index in the ring table */
-    uint32_t ring_done;         /* 1: the completion was taken out; ring_status, about_* hold it */
-    int32_t ring_status;
-    enum client_op_path path;
-    uint32_t cancel_sent;
-    uint64_t again_ns;  /* a submission that was refused is repeated no sooner */
     uint32_t withdrawn; /* OCCL_SQE_*: stands for an op that ended before the daemon had room */
-    bool announced;     /* the record says that this rank waits */
-    bool owes_look;     /* it ended alone, in a row (alone.c), and stays in the record */
+    uint64_t aborted_since_ns; /* 0, or when this rank saw the abort while others still executed */
+    uint64_t deadline_ns;      /* 0: none */
+    uint64_t seen_ticks;       /* a moment of the run shortly before now; 0: read the counter */
+    uint64_t again_ns;         /* a submission that was refused is repeated no sooner */
+    enum client_op_path path;
+    uint32_t may_write_rank; /* OCCL_RANK_NONE, or who is stopped inside a strand of the op */
+    uint32_t ring_slot;      /* index in the ring table */
+    uint32_t ring_done;      /* 1: the completion was taken out; ring_status, about_* hold it */
+    int32_t ring_status;
     uint32_t about_rank;
     uint32_t about_field;
+    int32_t status;       /* of the completed op */
     uint64_t ring_detail; /* occl_cqe.detail */
-    /* completion */
-    int32_t status;
-    char *text;   /* of the error, or NULL; from malloc */
-    bool counted; /* the completion descriptor counts it */
     /* pool */
+    char *text; /* of the error, or NULL; from malloc */
     struct client_op *next_free;
     struct client_op *next_in_comm, **prev_in_comm;
     struct client_op *next_watched;
@@ -202,7 +207,9 @@ struct client_run {
 struct client_comm {
     uint32_t index;
     uint32_t generation; /* odd: live */
-    uint32_t refs;       /* threads inside */
+    uint32_t refs;       /* threads inside, but for the owner (inside.c) */
+    uint32_t owner_refs; /* the owner's own: only it writes */
+    uint64_t owner;      /* 0: none; kept with the slot */
     uint32_t ended; /* 0, or the negated status given to this rank's ops after destroy, abort */
     struct occl_records m;
     uint32_t number; /* in this session */
@@ -229,6 +236,7 @@ struct client_comm {
     uint32_t clean_instance; /* all members have left all ops of the stream before this one */
     struct client_run runs[OCCL_RUNS];
     uint64_t owed;         /* alone.c */
+    uint32_t claim_owed;   /* of a run whose ops this rank has all left; 0: none (submit.c) */
     uint32_t alone_row;    /* 1: this rank ended the last op of the stream alone */
     struct client_op *ops; /* pool ops that are active, persistent or not waited for */
     uint32_t pool_ops;     /* how many; changed under the lock, read without */
@@ -272,8 +280,7 @@ struct client_library {
     struct occl_ticks_scale scale;
     const struct occl_movers *movers;
     uint64_t cache_bytes; /* the last-level cache, as one core reaches it */
-    uint32_t cores;
-    uint64_t probe_word; /* what peers read to prove that cross-memory attach works */
+    uint64_t probe_word;  /* what peers read to prove that cross-memory attach works */
 
     pthread_mutex_t memory;
     struct client_region *retired; /* structs to be used again */
@@ -343,14 +350,41 @@ uint64_t client_stage_bytes(void); /* of all copies, used and unused */
 void client_stage_stop(void);
 
 /* touch.c: is the range mapped and accessible? Cached; a system call on a miss. */
-bool client_range_ok(const void *ptr, uint64_t bytes, bool write);
+struct client_range {
+    uintptr_t from, to;
+    bool write;
+};
+struct client_ranges {
+    struct client_range last[2]; /* asked for last: to be read, to be written */
+    uint32_t unmapped;           /* lib.unmapped then */
+};
+extern CLIENT_THREAD_HOT struct client_ranges client_ranges;
+bool client_range_look_up(uintptr_t from, uintptr_t to, bool write);
+static inline bool client_range_ok(const void *ptr, uint64_t bytes, bool write) {
+    uintptr_t from = (uintptr_t)ptr, to = from + bytes;
+    const struct client_range *last = &client_ranges.last[write];
+    return (last->from <= from && from <= to && to <= last->to &&
+            client_ranges.unmapped == occl_peek32(&occl_lib.unmapped)) ||
+           client_range_look_up(from, to, write);
+}
 
-/* comm.c */
+/* inside.c */
 /* Takes a reference; NULL with the status when the library or the handle cannot be used. */
 struct client_comm *client_comm_get(struct occl_comm handle, int *out_status);
-/* The same for an op's communicator; NULL when it was destroyed. Sets no error text. */
+/* The same for the parts of a handle, and for an op's communicator; NULL when it was destroyed. Set
+ * no error text. */
+struct client_comm *client_comm_ref(uint32_t index, uint32_t generation);
 struct client_comm *client_comm_of_op(const struct client_op *op);
 void client_comm_put(struct client_comm *comm);
+/* Counts this thread in without a look at the generation. */
+void client_comm_hold(struct client_comm *comm);
+/* References of all threads, after whatever the caller has changed for them to see. A system call.
+ */
+uint32_t client_comm_users(const struct client_comm *comm);
+/* The slot gets this thread as its owner, unless it has one. lib.control is held. */
+void client_comm_adopt(struct client_comm *comm);
+
+/* comm.c */
 /* OCCL_OK while ops may start and go on; else why not, and about which rank. */
 int client_comm_state(struct client_comm *comm, uint32_t *out_rank);
 void client_comm_event(const struct occl_msg_event *event);
@@ -399,6 +433,9 @@ uint64_t client_chunk_take(struct client_op *op);
 bool client_is_clean(const struct client_op *op);
 /* No peer reads a payload of this rank any more; then the chunks are as never used. */
 bool client_chunks_reset(struct client_comm *comm);
+/* This rank reads no payload of an op of the stream any more. True: it has told so for all ops up
+ * to this one, in its note; else each of them is to be told of by OCCL_FLAG_LEFT. */
+bool client_chunks_done(const struct client_op *op);
 /* After the last look at a record that this rank completes. */
 void client_chunks_clean(const struct client_op *op);
 /* The op belongs to the untagged stream of collectives; after its place is known. */
@@ -411,6 +448,10 @@ static inline bool client_in_stream(const struct client_op *op) {
 int client_refer(struct client_op *op, bool input, bool must_share);
 /* Gives back what client_refer took; with copy_out the staged result goes to the caller first. */
 void client_unrefer(struct client_op *op, bool copy_out);
+/* There is something to be given back. */
+static inline bool client_refers(const struct client_op *op) {
+    return op->src_region || op->dst_region || op->stage_in || op->stage_out || op->stage_vector;
+}
 
 /* submit.c: starts one run of a filled op. With OCCL_OK the op is ACTIVE or COMPLETE; else nothing
  * was submitted. The caller holds the op and a reference on its communicator. */
@@ -418,6 +459,9 @@ int client_submit(struct client_op *op);
 /* All members are there and bytes lie outside the page (op->look): LOCAL, or a mismatch. True when
  * it became LOCAL by this call. */
 bool client_decide_all(struct client_op *op);
+/* What this rank has put off until it comes back to the communicator: looks (alone.c) and leaving a
+ * run. The caller holds a reference. */
+void client_settle(struct client_comm *comm);
 /* After a change of the op's record that may end a wait. */
 void client_wake(struct client_op *op);
 /* This rank is finished with the op's record; the second: with one op of that record. */
@@ -456,8 +500,7 @@ uint32_t client_busy_rank(struct client_op *op);
 void client_finish(struct client_op *op, int status, bool result_is_staged);
 
 /* alone.c: ops that this rank ends without its peers: it brings what they need, and needs nothing.
- * What it says in its flag: OCCL_FLAG_SOURCE, OCCL_FLAG_GIVES, or neither. */
-uint32_t client_alone_bits(const struct client_op *op);
+ */
 /* This rank's payload of such an op is in the page and has been published: ends it. in_row: the op
  * before it in the stream was such a one, too, so the look at the peers may come later. */
 void client_alone_finish(struct client_op *op, bool in_row);
@@ -546,6 +589,14 @@ void client_ring_abandon(struct client_op *op);
 /* wait.c: until the op is complete or give_up_ns (0: no limit) has passed. The caller owns or holds
  * the op. True when complete. */
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns);
+/* Its waits spin, because every rank of the node, and of the job, can have a core at this moment:
+ * others may have come or gone since the communicator was made. */
+static inline bool client_spins(const struct client_comm *comm) {
+    const struct occl_job_page *job = occl_lib.job;
+    return comm->policy.spin_steps > 0 &&
+           occl_peek32(&job->node_ranks) <= occl_peek32(&job->node_cores) &&
+           occl_peek32(&job->job_ranks) <= occl_peek32(&job->job_cores);
+}
 /* Says in the record that this rank waits in the op, or no longer; the caller holds the op. */
 void client_announce(struct client_op *op, bool waiting);
 /* One step of patient polling where there is no word to sleep on. */

@@ -17,38 +17,6 @@ static struct occl_comm handle_of(const struct client_comm *comm) {
     return (struct occl_comm){((uint64_t)comm->generation << 32) | comm->index};
 }
 
-static struct client_comm *comm_ref(uint32_t index, uint32_t generation) {
-    struct client_comm *comm =
-        index < occl_observe32(&occl_lib.comms_used) ? occl_lib.comms[index] : NULL;
-    if (!comm || !(generation & 1))
-        return NULL;
-    occl_add32(&comm->refs, 1);
-    if (occl_observe32(&comm->generation) == generation)
-        return comm;
-    client_comm_put(comm);
-    return NULL;
-}
-
-struct client_comm *client_comm_get(struct occl_comm handle, int *out_status) {
-    *out_status = client_enter();
-    if (*out_status)
-        return NULL;
-    struct client_comm *comm = comm_ref((uint32_t)handle.handle, (uint32_t)(handle.handle >> 32));
-    if (!comm)
-        *out_status =
-            client_fail(OCCL_E_HANDLE, "communicator 0x%llx is stale or was never given out",
-                        (unsigned long long)handle.handle);
-    return comm;
-}
-
-struct client_comm *client_comm_of_op(const struct client_op *op) {
-    return comm_ref(op->comm->index, op->comm_generation);
-}
-
-void client_comm_put(struct client_comm *comm) {
-    occl_add32(&comm->refs, UINT32_MAX);
-}
-
 int client_comm_state(struct client_comm *comm, uint32_t *out_rank) {
     uint32_t ended = occl_peek32(&comm->ended);
     uint32_t word = occl_observe32(&occl_records_header(&comm->m)->comm_state);
@@ -64,7 +32,7 @@ int client_comm_state(struct client_comm *comm, uint32_t *out_rank) {
 void client_comm_event(const struct occl_msg_event *event) {
     for (uint32_t i = 0; i < occl_observe32(&occl_lib.comms_used); i++) {
         struct client_comm *comm =
-            comm_ref(i, occl_observe32(&occl_lib.comms[i]->generation)); /* NULL: not live */
+            client_comm_ref(i, occl_observe32(&occl_lib.comms[i]->generation)); /* NULL: not live */
         if (!comm)
             continue;
         bool meant = comm->number == event->number;
@@ -83,7 +51,7 @@ void client_comm_event(const struct occl_msg_event *event) {
 static int slot_take(struct client_comm **out_comm) {
     for (uint32_t i = 0; i < occl_lib.comms_used; i++)
         if (!(occl_observe32(&occl_lib.comms[i]->generation) & 1) &&
-            occl_observe32(&occl_lib.comms[i]->refs) == 0) {
+            client_comm_users(occl_lib.comms[i]) == 0) {
             *out_comm = occl_lib.comms[i];
             return OCCL_OK;
         }
@@ -160,6 +128,7 @@ static void comm_reset(struct client_comm *comm) {
     memset(comm->runs, 0, sizeof comm->runs);
     comm->chunk_next = 0;
     comm->owed = 0;
+    comm->claim_owed = 0;
     comm->alone_row = 0;
     memset(comm->stream_users, 0, sizeof comm->stream_users);
     comm->clean_instance = 0;
@@ -195,19 +164,21 @@ static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occ
         else
             (void)snprintf(comm->name, sizeof comm->name, "comm-%llu",
                            (unsigned long long)reply->comm_uid);
-        occl_wait_policy_choose(reply->ranks, occl_lib.cores, occl_lib.ticks, &occl_lib.scale,
+        uint32_t cores = occl_peek32(&occl_lib.job->job_cores); /* all members have attached */
+        occl_wait_policy_choose(reply->ranks, cores, occl_lib.ticks, &occl_lib.scale,
                                 &comm->policy);
         (void)client_hints_parse(attr ? attr->hints : NULL, &comm->hints); /* checked before */
         if (comm->hints.sleeps)
             comm->policy.spin_steps = comm->policy.yields = 0;
         comm->elsewhere_ticks = comm->hints.sleeps ? 0
-                                : reply->ranks <= 2 * occl_lib.cores
+                                : reply->ranks <= 2 * cores
                                     ? occl_ticks_of_ns(&occl_lib.scale, ELSEWHERE_NS)
                                     : 0;
         status = open_page(comm, reply, fd);
     }
     if (status == OCCL_OK) {
-        occl_add32(&comm->refs, 1); /* added: somebody with a stale handle may look in */
+        client_comm_adopt(comm);
+        client_comm_hold(comm); /* counted: somebody with a stale handle may look in */
         occl_publish32(&comm->generation, comm->generation + 1);
     }
     pthread_mutex_unlock(&occl_lib.control);
@@ -255,13 +226,13 @@ static int close_referenced(struct client_comm *comm, uint32_t generation,
         client_comm_put(comm);
         return client_fail(OCCL_E_HANDLE, "communicator is stale: another thread destroyed it");
     }
-    client_alone_settle(comm);
+    client_settle(comm);
     occl_publish32(&comm->ended, (uint32_t)-status_for_ops);
     int status = tell_end(comm->number, how);
     end_ops(comm, generation, status_for_ops);
     /* Threads inside come back within a slice: their records are aborted. Our own reference keeps
      * the slot from being taken for a new communicator before the page is unmapped. */
-    for (uint32_t round = 0; occl_observe32(&comm->refs) > 1; round++)
+    for (uint32_t round = 0; client_comm_users(comm) > 1; round++)
         client_nap(round);
     end_ops(comm, generation, status_for_ops); /* what a thread inside has submitted meanwhile */
     (void)munmap(comm->m.base, comm->m.page_bytes);
@@ -276,14 +247,14 @@ int client_comm_close(struct occl_comm handle, enum occl_comm_end_how how, int s
     struct client_comm *comm = client_comm_get(handle, &status);
     bool lost = occl_peek32(&occl_lib.attached) && occl_peek32(&occl_lib.lost);
     if (!comm && lost) /* the handle still has to go */
-        comm = comm_ref((uint32_t)handle.handle, generation);
+        comm = client_comm_ref((uint32_t)handle.handle, generation);
     return comm ? close_referenced(comm, generation, how, status_for_ops) : status;
 }
 
 void client_comms_end(void) {
     for (uint32_t i = 0; i < occl_observe32(&occl_lib.comms_used); i++) {
         uint32_t generation = occl_observe32(&occl_lib.comms[i]->generation);
-        if (comm_ref(i, generation))
+        if (client_comm_ref(i, generation))
             (void)close_referenced(occl_lib.comms[i], generation, OCCL_END_DESTROY,
                                    OCCL_E_CANCELED);
     }
@@ -293,7 +264,7 @@ void client_comms_stop(void) {
     client_comms_end();
     for (uint32_t i = 0; i < occl_lib.comms_used; i++) {
         /* Another thread may be at the end of the same communicator. */
-        for (uint32_t round = 0; occl_observe32(&occl_lib.comms[i]->refs) > 0; round++)
+        for (uint32_t round = 0; client_comm_users(occl_lib.comms[i]) > 0; round++)
             client_nap(round);
         comm_reset(occl_lib.comms[i]);
     }
@@ -303,7 +274,8 @@ void client_comms_in_child(void) {
     for (uint32_t i = 0; i < occl_lib.comms_used; i++) {
         struct client_comm *comm = occl_lib.comms[i];
         pthread_mutex_init(&comm->lock, NULL);
-        comm->refs = 0;
+        comm->refs = comm->owner_refs = 0;
+        comm->owner = 0;
         comm->ops = NULL;
         comm->pool_ops = 0;
         /* Another thread may have been about to free or replace them: they stay where they are. */

@@ -31,7 +31,7 @@ static bool has_ops(const struct client_comm *comm) {
     for (const struct client_op *op = comm->ops; op; op = op->next_in_comm)
         if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE)
             return true;
-    return occl_observe32(&comm->refs) > 1;
+    return client_comm_users(comm) > 1;
 }
 
 /* A thread counts itself inside before it looks whether the communicator is suspended, and here it
@@ -40,7 +40,7 @@ static bool has_ops(const struct client_comm *comm) {
 static int suspend(struct client_comm *comm) {
     uint32_t before = CLIENT_COMM_IN_USE;
     int status = OCCL_OK;
-    client_alone_settle(comm);
+    client_settle(comm);
     pthread_mutex_lock(&comm->lock);
     if (!occl_claim32(&comm->suspended, &before, CLIENT_COMM_DECIDING)) {
         pthread_mutex_unlock(&comm->lock);

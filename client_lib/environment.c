@@ -137,7 +137,7 @@ OCCL_PUBLIC enum occl_result occl_comm_get_async_error(struct occl_comm handle,
         *out_error = (enum occl_result)status;
         return OCCL_SUCCESS;
     }
-    client_alone_settle(comm);
+    client_settle(comm);
     uint32_t late = occl_observe32(&occl_note_at(&comm->m, comm->rank)->async_error);
     int error = client_comm_state(comm, &rank);
     if (error && occl_observe32(&comm->event_set))

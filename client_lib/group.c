@@ -5,7 +5,7 @@
 
 #include "client_lib/client.h"
 
-static _Thread_local uint32_t depth;
+static CLIENT_THREAD_HOT uint32_t depth;
 static _Thread_local struct occl_request *members;
 static _Thread_local uint32_t used, capacity;
 

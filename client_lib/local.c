@@ -160,7 +160,7 @@ void client_give_way(const struct client_comm *comm, uint64_t traffic, uint64_t 
     if (*moved_bytes + traffic <= OCCL_SLICE_TRAFFIC_BYTES)
         return;
     *moved_bytes = 0;
-    if (comm->policy.spin_steps == 0 || occl_peek32(&occl_lib.job->node_ranks) > occl_lib.cores)
+    if (!client_spins(comm))
         (void)sched_yield(); /* cannot fail on Linux */
 }
 

@@ -28,9 +28,9 @@ struct remembered {
     uint64_t bytes;
     struct client_region *region;
 };
-static _Thread_local struct remembered remembered[REMEMBERED];
+static CLIENT_THREAD_HOT struct remembered remembered[REMEMBERED];
 static _Thread_local uint32_t remembered_next;
-static _Thread_local uint32_t remembered_unmapped; /* lib.unmapped then */
+static CLIENT_THREAD_HOT uint32_t remembered_unmapped; /* lib.unmapped then */
 
 static int map_fd(int fd, uint64_t bytes, bool populate, char **out_base) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

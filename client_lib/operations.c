@@ -8,8 +8,6 @@
 
 static int check_attr(const struct client_call *call) {
     const struct occl_op_attr *attr = call->attr;
-    if (!attr)
-        return OCCL_OK;
     if (attr->size != sizeof *attr)
         return client_fail(OCCL_E_INVALID, "%s: occl_op_attr.size is %zu, expected %zu", call->name,
                            attr->size, sizeof *attr);
@@ -152,6 +150,12 @@ static int place(const struct client_call *call, struct client_comm *comm, struc
     return status;
 }
 
+static uint32_t alone_bits(uint32_t flags, bool is_root) {
+    if (is_root)
+        return flags & OCCL_KIND_SOURCE ? OCCL_FLAG_SOURCE : 0;
+    return flags & OCCL_KIND_CONTRIBUTES ? OCCL_FLAG_GIVES : 0;
+}
+
 /* The sizes of this rank's buffers, and what "in place" means for it. */
 static int measure(const struct client_call *call, struct client_op *op, int64_t *out_in_place) {
     const struct occl_kind_traits *traits = op->traits;
@@ -177,7 +181,7 @@ static int measure(const struct client_call *call, struct client_op *op, int64_t
     bool gets = (traits->flags & rooted_sink) == rooted_sink && member == root;
     if (gets && !op->send && op->recv && op->send_bytes)
         op->send = (char *)op->recv + sizes.in_place;
-    op->alone_bits = client_alone_bits(op);
+    op->alone_bits = alone_bits(traits->flags, occl_kind_is_root(traits, root, member));
     *out_in_place = sizes.in_place;
     return OCCL_OK;
 }
@@ -195,59 +199,76 @@ static int check_buffers(const struct client_call *call, struct client_op *op, i
     return status;
 }
 
-/* vector: room for a kind that has one. */
+/* What the caller's attributes say; without them, what stands for them. */
+static int take_attr(const struct client_call *call, struct client_op *op) {
+    const struct occl_op_attr *attr = call->attr;
+    op->tag = op->flags = op->after_count = 0;
+    op->timeout_ns = 0;
+    op->after = NULL;
+    op->priority = 255;
+    op->callback = NULL;
+    op->callback_arg = NULL;
+    if (!attr)
+        return OCCL_OK;
+    int status = check_attr(call);
+    if (status)
+        return status;
+    op->tag = attr->tag;
+    op->flags = attr->flags;
+    op->timeout_ns = attr->timeout_ns;
+    op->callback = attr->callback;
+    op->callback_arg = attr->callback_arg;
+    op->after_count = (uint32_t)attr->after_count;
+    union {
+        const struct occl_request *read;
+        struct occl_request *unchanged; /* a pool op gets a copy, which it owns */
+    } after = {attr->after};
+    op->after = op->after_count ? after.unchanged : NULL;
+    if (attr->priority >= 0)
+        op->priority = (uint8_t)attr->priority;
+    return OCCL_OK;
+}
+
+/* Sets what an op has that is fixed at its creation. vector: room for a kind that has one. */
 static int fill(const struct client_call *call, struct client_comm *comm, uint64_t *vector,
                 struct client_op *op) {
+    const struct occl_kind_traits *traits = occl_kind_traits(call->kind);
+    bool typed = traits->flags & OCCL_KIND_TYPED, reduces = traits->flags & OCCL_KIND_REDUCES;
+    bool blocks_differ = traits->flags & OCCL_KIND_VECTOR;
     int64_t in_place = 0;
-    op->traits = occl_kind_traits(call->kind);
-    int status = check_attr(call);
+    op->traits = traits;
+    op->comm = comm;
+    op->comm_generation = (uint32_t)(call->comm.handle >> 32); /* the table's may have moved on */
+    op->vector = blocks_differ ? vector : NULL;
+    op->factor = 0;
+    op->persistent = op->blocking = op->on_stack = false;
+    int status = take_attr(call, op);
     if (status == OCCL_OK)
         status = check_numbers(call, op);
     if (status)
         return status;
-    bool typed = op->traits->flags & OCCL_KIND_TYPED;
-    bool blocks_differ = op->traits->flags & OCCL_KIND_VECTOR;
-    op->vector = blocks_differ ? vector : NULL;
-    op->comm = comm;
-    op->comm_generation = (uint32_t)(call->comm.handle >> 32); /* the table's may have moved on */
-    op->sig.kind = call->kind;
-    op->sig.dtype = typed ? (uint8_t)call->type : 0;
-    op->sig.redop = op->traits->flags & OCCL_KIND_REDUCES ? (uint8_t)call->redop : 0;
-    op->sig.count = typed && !blocks_differ ? call->count : 0;
-    op->priority = 255;
-    if (call->attr) {
-        op->tag = call->attr->tag;
-        op->flags = call->attr->flags;
-        op->timeout_ns = call->attr->timeout_ns;
-        op->callback = call->attr->callback;
-        op->callback_arg = call->attr->callback_arg;
-        op->after_count = (uint32_t)call->attr->after_count;
-        union {
-            const struct occl_request *read;
-            struct occl_request *unchanged; /* a pool op gets a copy, which it owns */
-        } after = {call->attr->after};
-        op->after = op->after_count ? after.unchanged : NULL;
-        if (call->attr->priority >= 0)
-            op->priority = (uint8_t)call->attr->priority;
-    }
-    status = take_factor(call, op);
+    op->sig = (struct occl_signature){
+        .kind = call->kind,
+        .dtype = typed ? (uint8_t)call->type : 0,
+        .redop = reduces ? (uint8_t)call->redop : 0,
+        .count = typed && !blocks_differ ? call->count : 0,
+    };
+    if (call->attr || op->sig.redop == OCCL_RO_PREMULSUM)
+        status = take_factor(call, op);
     if (status == OCCL_OK)
         status = place(call, comm, op);
-    if (status)
-        return status;
-    status = measure(call, op, &in_place);
+    if (status == OCCL_OK)
+        status = measure(call, op, &in_place);
     return status ? status : check_buffers(call, op, in_place);
 }
 
 static int run_blocking(const struct client_call *call, struct client_comm *comm,
                         uint64_t *vector) {
-    struct client_op op;
-    memset(&op, 0, sizeof op);
+    struct client_op op; /* as client.h says: not cleared */
     int status = fill(call, comm, vector, &op);
     if (status)
         return status;
-    op.blocking = true;
-    op.on_stack = true;
+    op.blocking = op.on_stack = true;
     status = client_submit(&op);
     if (status)
         return status;
@@ -279,7 +300,6 @@ static int run_request(const struct client_call *call, struct client_comm *comm,
                        struct occl_request *out_request) {
     struct client_op scratch;
     uint64_t vector[OCCL_VECTOR_NUMBERS_MAX];
-    memset(&scratch, 0, sizeof scratch);
     int status = fill(call, comm, vector, &scratch);
     if (status)
         return status;

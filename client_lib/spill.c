@@ -174,7 +174,7 @@ void client_ring_cancel(struct client_op *op) {
     bool still = ring->slots[op->ring_slot].op == op;
     entry.user_data = user_data_of(ring, op->ring_slot);
     if (still && push(ring, &entry) == OCCL_OK)
-        op->cancel_sent = 1;
+        op->cancel_sent = true;
     pthread_mutex_unlock(&ring->sq_lock);
     (void)ring_bell();
 }

@@ -27,6 +27,24 @@ static void join_run(struct client_comm *comm, struct occl_place place) {
     occl_publish64(&run->print, place.print);
 }
 
+/* The claim of the next run is a line that all ranks write. A rank whose op waits for its peers has
+ * the time to take it now, instead of when it comes to the first op there. Not if somebody else of
+ * this process is at it. */
+static void join_ahead(struct client_op *op) {
+    struct client_comm *comm = op->comm;
+    uint32_t next = (op->key.instance | (OCCL_RUN_OPS - 1)) + 1;
+    struct occl_place place = occl_place_of((struct occl_op_key){OCCL_PEERS_ALL, 0, next});
+    if (pthread_mutex_trylock(&comm->lock))
+        return;
+    const struct client_run *run = &comm->runs[(place.slot - OCCL_CLAIM_RUN_FIRST) / OCCL_RUN_OPS];
+    if ((int32_t)(next - occl_observe32(&comm->untagged_next)) >= 0 &&
+        occl_peek32(&run->remaining) == 0 &&
+        occl_claim_enter(occl_claim_of(&comm->m, place.slot), place.print, false) !=
+            OCCL_ENTER_RING)
+        join_run(comm, place);
+    pthread_mutex_unlock(&comm->lock);
+}
+
 /* The next op of a run that this rank has joined: the claim stays ours until the rank has left all
  * later ops of the run, this one included. So its number is all that is to be taken, without the
  * lock. */
@@ -45,26 +63,45 @@ static bool enter_joined_run(struct client_op *op) {
     return occl_claim32(&comm->untagged_next, &instance, instance + 1);
 }
 
+/* later: leaving the claim of a whole run, a line that all ranks write, waits for this rank's next
+ * op, which waits for its peers anyway (client_settle). */
+static void leave_place(struct client_comm *comm, uint32_t slot, bool later) {
+    uint32_t index = occl_claim_index(slot);
+    if (slot >= OCCL_CLAIM_RUN_FIRST &&
+        occl_add32(&comm->runs[index - OCCL_CLAIM_RUN_FIRST].remaining, UINT32_MAX) != 1)
+        return;
+    if (later && slot >= OCCL_CLAIM_RUN_FIRST)
+        index = occl_swap32(&comm->claim_owed, index);
+    if (index)
+        occl_claim_leave(&comm->m, index);
+}
+
 void client_leave(struct client_op *op) {
     struct client_comm *comm = op->comm;
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
     uint64_t flag = occl_peek64(&line->flag);
+    bool told = client_in_stream(op) && client_chunks_done(op);
     /* Others ask only for ops with chunks. A poisoned flag has to stay what it is. */
-    if ((op->payload_bytes > OCCL_INLINE_BYTES || op->vector) &&
+    if (!told && (op->payload_bytes > OCCL_INLINE_BYTES || op->vector) &&
         (occl_flag_bits_of(flag, op->place.print) & OCCL_FLAG_READY))
         occl_publish64(&line->flag, flag | OCCL_FLAG_LEFT);
     if (op->owes_look)
         client_alone_owe(op);
     else
-        client_leave_place(comm, op->place.slot);
+        leave_place(comm, op->place.slot, op->blocking);
 }
 
 void client_leave_place(struct client_comm *comm, uint32_t slot) {
-    uint32_t index = occl_claim_index(slot);
-    if (slot >= OCCL_CLAIM_RUN_FIRST &&
-        occl_add32(&comm->runs[index - OCCL_CLAIM_RUN_FIRST].remaining, UINT32_MAX) != 1)
+    leave_place(comm, slot, false);
+}
+
+void client_settle(struct client_comm *comm) {
+    client_alone_settle(comm);
+    if (occl_peek32(&comm->claim_owed) == 0)
         return;
-    occl_claim_leave(&comm->m, index);
+    uint32_t index = occl_swap32(&comm->claim_owed, 0);
+    if (index)
+        occl_claim_leave(&comm->m, index);
 }
 
 /* Takes the instance number and enters the record; comm->lock is held. OCCL_WOULD_BLOCK: the claim
@@ -222,8 +259,10 @@ static void follow_up(struct client_op *op) {
         client_wake(op);
 }
 
-/* For peers that wait: whether giving up their core would help us. */
+/* For peers that give up their core when they wait: whether that would help us. */
 static void note_core(const struct client_comm *comm) {
+    if (comm->elsewhere_ticks == 0 || client_spins(comm))
+        return;
     struct occl_rank_note *note = occl_note_at(&comm->m, comm->rank);
     uint32_t cpu = (uint32_t)sched_getcpu();
     if (occl_peek32(&note->cpu) != cpu)
@@ -238,13 +277,22 @@ static void prefetch_next(const struct client_op *op) {
     occl_prefetch_write(occl_line_at(occl_record_at(&op->comm->m, next), op->line_index));
 }
 
+/* When the op completes at once, or soon, this is the moment noted for it (advance.c). Reading the
+ * counter takes as long as 40 instructions; here a peer's line is on its way meanwhile. */
+static void note_moment(struct client_op *op) {
+    if (!op->blocking)
+        return;
+    uint32_t next = op->line_index + 1 < op->members ? op->line_index + 1 : 0;
+    occl_prefetch_read(occl_line_at(op->rec, next));
+    op->seen_ticks = occl_ticks(occl_lib.ticks);
+}
+
 static void arrive(struct client_op *op) {
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
     bool in_page;
     occl_line_fill(line, op->key, &op->sig);
     int status = fill_payload(op, line, &in_page);
-    if (op->comm->elsewhere_ticks)
-        note_core(op->comm);
+    note_core(op->comm);
     if (!op->blocking)
         occl_note64(&line->submit_ticks, occl_ticks(occl_lib.ticks));
     if (status) { /* the peers must hear of it */
@@ -271,7 +319,11 @@ static void arrive(struct client_op *op) {
     } else if (arrived) {
         follow_up(op);
     }
-    client_alone_settle(op->comm);
+    note_moment(op);
+    client_settle(op->comm);
+    if (arrived && !alone && op->blocking && client_in_stream(op) &&
+        op->key.instance % OCCL_RUN_OPS == OCCL_RUN_OPS / 2)
+        join_ahead(op);
 }
 
 /* All completion credits are taken, or the slot's overflow count is at its limit: thousands of ops
@@ -349,21 +401,29 @@ static int find_way(struct client_op *op) {
 }
 
 static void start_run(struct client_op *op) {
-    op->status = OCCL_PENDING;
-    op->about_field = OCCL_FIELD_NONE;
-    op->cancel_sent = 0;
-    op->announced = op->owes_look = op->planned = false;
-    op->ring_done = 0;
-    op->why_not = 0;
-    op->held_back = false;
-    op->after_status = OCCL_OK;
+    const struct occl_buffer_ref nowhere = {OCCL_SPACE_NONE, 0, 0};
+    op->key = (struct occl_op_key){op->peers, op->tag, 0};
+    op->place = (struct occl_place){0, 0};
+    op->rec = NULL;
+    op->look = (struct occl_look){.outcome = OCCL_OUT_OPEN};
+    op->src = op->dst = op->vector_ref = nowhere;
+    op->src_region = op->dst_region = NULL;
+    op->stage_in = op->stage_out = op->stage_vector = NULL;
+    op->strand_count = 0;
+    op->planned = op->brief = op->held_back = op->announced = op->owes_look = false;
+    op->counted = op->cancel_sent = false;
     op->nodes = NULL;
-    op->ring_detail = 0;
-    op->again_ns = 0;
-    op->aborted_since_ns = 0;
-    op->about_rank = op->may_write_rank = OCCL_RANK_NONE;
+    op->after_pending = op->why_not = op->withdrawn = 0;
+    op->after_status = OCCL_OK;
+    op->aborted_since_ns = op->seen_ticks = op->again_ns = 0;
     op->deadline_ns = deadline_of(op);
     op->path = CLIENT_PATH_NONE;
+    op->about_rank = op->may_write_rank = OCCL_RANK_NONE;
+    op->ring_slot = op->ring_done = 0;
+    op->ring_status = OCCL_OK;
+    op->about_field = OCCL_FIELD_NONE;
+    op->status = OCCL_PENDING;
+    op->ring_detail = 0;
     occl_note32(&op->phase, CLIENT_OP_ACTIVE);
 }
 

@@ -5,7 +5,7 @@
 
 static pthread_key_t exit_key;
 static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
-static _Thread_local uint64_t counted_session;
+static CLIENT_THREAD_HOT uint64_t counted_session;
 
 static void thread_ends(void *session) {
     (void)session;

@@ -18,26 +18,18 @@
 #endif
 
 #define REMEMBERED 64
-struct range {
-    uintptr_t from, to;
-    bool write;
-};
-static _Thread_local struct range known[REMEMBERED];
+static _Thread_local struct client_range known[REMEMBERED];
 static _Thread_local uint32_t known_next;
-static _Thread_local struct range *known_last;
-static _Thread_local uint32_t known_unmapped;
+CLIENT_THREAD_HOT struct client_ranges client_ranges;
 
 /* Memory of occl_mem_alloc that was freed is not mapped any more, whatever is remembered. */
-static void forget_freed(void) {
-    uint32_t unmapped = occl_peek32(&occl_lib.unmapped);
-    if (unmapped == known_unmapped)
-        return;
+static void forget(uint32_t unmapped) {
     memset(known, 0, sizeof known);
-    known_last = NULL;
-    known_unmapped = unmapped;
+    memset(client_ranges.last, 0, sizeof client_ranges.last);
+    client_ranges.unmapped = unmapped;
 }
 
-static bool covers(const struct range *r, uintptr_t from, uintptr_t to, bool write) {
+static bool covers(const struct client_range *r, uintptr_t from, uintptr_t to, bool write) {
     return r->from <= from && to <= r->to && (r->write || !write);
 }
 
@@ -76,24 +68,22 @@ static bool ask(uintptr_t from, uintptr_t to, bool write) {
     return listed(from, to, write);
 }
 
-bool client_range_ok(const void *ptr, uint64_t bytes, bool write) {
-    uintptr_t from = (uintptr_t)ptr, to = from + bytes;
+bool client_range_look_up(uintptr_t from, uintptr_t to, bool write) {
+    uint32_t unmapped = occl_peek32(&occl_lib.unmapped);
     if (to < from)
         return false;
-    forget_freed();
-    if (known_last && covers(known_last, from, to, write))
-        return true;
+    if (unmapped != client_ranges.unmapped)
+        forget(unmapped);
     for (uint32_t i = 0; i < REMEMBERED; i++)
         if (covers(&known[i], from, to, write)) {
-            known_last = &known[i];
+            client_ranges.last[write] = known[i];
             return true;
         }
     from &= ~(uintptr_t)(OCCL_PAGE_BYTES - 1);
     to = (to + OCCL_PAGE_BYTES - 1) & ~(uintptr_t)(OCCL_PAGE_BYTES - 1);
     if (!ask(from, to, write))
         return false;
-    struct range *slot = &known[known_next++ % REMEMBERED];
-    *slot = (struct range){from, to, write};
-    known_last = slot;
+    struct client_range range = {from, to, write};
+    known[known_next++ % REMEMBERED] = client_ranges.last[write] = range;
     return true;
 }

@@ -117,11 +117,9 @@ void client_announce(struct client_op *op, bool waiting) {
     occl_note32(&line->waiters, waiting);
 }
 
-/* The policy of this moment: jobs of others may have come or gone since the communicator was made.
- */
 static struct occl_wait_policy policy_now(const struct client_comm *comm) {
     struct occl_wait_policy policy = comm->policy;
-    if (occl_peek32(&occl_lib.job->node_ranks) > occl_lib.cores)
+    if (!client_spins(comm))
         policy.spin_steps = 0;
     return policy;
 }
@@ -171,9 +169,11 @@ static bool watch_place(const struct client_comm *comm, const struct occl_wait_p
 }
 
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
+    bool done = client_advance(op, true);
+    if (done)
+        return true;
     struct occl_wait_policy policy = policy_now(op->comm);
     struct occl_waiter waiter;
-    bool done = occl_observe32(&op->phase) != CLIENT_OP_ACTIVE;
     occl_waiter_start(&waiter);
     while (!done) {
         struct wait_target target = {.metered = false};

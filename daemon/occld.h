@@ -22,6 +22,7 @@
 #ifndef DAEMON_OCCLD_H
 #define DAEMON_OCCLD_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -167,7 +168,8 @@ struct occl_session {
     pid_t pid; /* 0: in a pid namespace we cannot see */
     uid_t uid;
     gid_t gid;
-    int pidfd; /* -1: none */
+    int pidfd;       /* -1: none */
+    cpu_set_t cores; /* where it may run (cores.c) */
     /* What it says of itself: for texts only. */
     uint32_t own_pid;
     int32_t rank_hint;
@@ -404,6 +406,12 @@ bool occl_identity_is_exiting(const struct occl_session *session);
  * nobody asks, which saves half of the cost): a SIGKILL is pending. Some 30 us. */
 char occl_identity_process_state(const struct occl_session *session, bool *out_killed);
 const char *occl_identity_state_word(char state);
+
+/* ---- cores.c: how many cores the ranks have ---- */
+/* Asks the kernel where the session's process may run. */
+void occl_cores_ask(struct occl_session *session);
+/* Tells all jobs, in their pages, after a session has come or gone. */
+void occl_cores_tell(struct occl_daemon *daemon);
 
 /* ---- tenant.c: tenants and jobs ---- */
 /* Finds or makes both; counts the session in and checks the quota. */

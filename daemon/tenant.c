@@ -133,17 +133,6 @@ void occl_tenant_reload(struct occl_daemon *daemon) {
     }
 }
 
-/* Clients read it to know whether cores are scarce. */
-static void tell_rank_sessions(struct occl_daemon *daemon) {
-    struct occl_tenant *tenant;
-    struct occl_tenant *next;
-    struct occl_job *job;
-    HASH_ITER (in_daemon, daemon->tenants, tenant, next) {
-        TAILQ_FOREACH(job, &tenant->jobs, in_tenant)
-        occl_note32(&job->page->node_ranks, daemon->rank_sessions);
-    }
-}
-
 /* Job page, engine part. On failure nothing is left. */
 static int furnish_job(struct occl_job *job, struct occl_detail *detail) {
     struct occl_engine_job_config config;
@@ -260,7 +249,8 @@ int occl_tenant_enter(struct occl_session *session, const char *tag, const char 
     job->shape++;
     TAILQ_INSERT_TAIL(&job->sessions, session, in_list);
     tenant->daemon->rank_sessions++;
-    tell_rank_sessions(tenant->daemon);
+    occl_cores_ask(session);
+    occl_cores_tell(tenant->daemon);
     return OCCL_OK;
 }
 
@@ -269,7 +259,7 @@ void occl_tenant_leave(struct occl_session *session) {
     struct occl_tenant *tenant = job->tenant;
     TAILQ_REMOVE(&job->sessions, session, in_list);
     tenant->daemon->rank_sessions--;
-    tell_rank_sessions(tenant->daemon);
+    occl_cores_tell(tenant->daemon);
     job->session_count--;
     job->shape++;
     tenant->sessions--;

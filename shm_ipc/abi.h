@@ -232,11 +232,14 @@ struct occl_job_page {
     uint32_t gate_bell;          /* futex word, changes whenever a grant grows or the gate opens */
     uint64_t granted_bytes;      /* grows only; compared with the job's charged bytes */
     uint64_t charged_bytes_seen; /* what the daemon last summed up over the job */
-    uint32_t node_ranks; /* rank sessions attached to the daemon, of all jobs: when they outnumber
-                            the cores, client threads give up the core after each slice and never
-                            spin without yielding */
-    uint32_t reserved0;
-    uint64_t reserved[2];
+    /* Rank sessions attached to the daemon and the cores that they may use between them, of all
+     * jobs and of this one. When ranks outnumber cores, client threads give up the core after each
+     * slice and never spin without yielding. Hints. */
+    uint32_t node_ranks;
+    uint32_t node_cores;
+    uint32_t job_ranks;
+    uint32_t job_cores;
+    uint64_t reserved;
 };
 OCCL_ABI_SIZE(occl_job_page, 64);
 

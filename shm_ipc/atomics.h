@@ -106,7 +106,16 @@ static inline void occl_copy_in(void *shared, const void *from_private, uint64_t
         __atomic_store_n(to + i, from[i], __ATOMIC_RELAXED);
 }
 
+/* Keeps the compiler from moving accesses across; the processor's order is made by another thread,
+ * with a barrier in all threads of the process (client_lib/inside.c). */
+static inline void occl_light_fence(void) {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
 /* Puts `value` there and returns what was there; sequentially consistent. */
+static inline uint32_t occl_swap32(uint32_t *p, uint32_t value) {
+    return __atomic_exchange_n(p, value, __ATOMIC_SEQ_CST);
+}
 static inline uint64_t occl_swap64(uint64_t *p, uint64_t value) {
     return __atomic_exchange_n(p, value, __ATOMIC_SEQ_CST);
 }
@@ -118,6 +127,11 @@ static inline void occl_prefetch_write(const void *p) {
 #else
     __builtin_prefetch(p, 1);
 #endif
+}
+
+/* The same to be read. */
+static inline void occl_prefetch_read(const void *p) {
+    __builtin_prefetch(p, 0);
 }
 
 /* One step of a polite spin: lets a sibling hardware thread run. */

@@ -72,9 +72,8 @@ static inline bool occl_kind_is_root(const struct occl_kind_traits *traits, uint
 }
 
 static inline uint64_t occl_extent_bytes(uint32_t extent, uint32_t members, uint64_t block_bytes) {
-    return extent == OCCL_EXTENT_NONE    ? 0
-           : extent == OCCL_EXTENT_BLOCK ? block_bytes
-                                         : members * block_bytes;
+    /* NONE and BLOCK are their own number of blocks. */
+    return block_bytes * (extent == OCCL_EXTENT_ALL ? members : extent);
 }
 
 /* Bytes of a member's buffers in an op whose block has block_bytes (occl_kind_block_bytes). */
@@ -140,10 +139,14 @@ static inline bool occl_kind_measure(const struct occl_kind_traits *traits, uint
                                      uint32_t member, uint32_t members, uint64_t block_bytes,
                                      uint32_t element_bytes, const uint64_t *vector,
                                      struct occl_kind_sizes *out) {
+    bool is_root = occl_kind_is_root(traits, root, member);
+    uint32_t send = is_root ? traits->send_root : traits->send_other;
+    uint32_t recv = is_root ? traits->recv_root : traits->recv_other;
     if (!(traits->flags & OCCL_KIND_VECTOR)) {
-        out->send_bytes = occl_kind_send_bytes(traits, root, member, members, block_bytes);
-        out->recv_bytes = occl_kind_recv_bytes(traits, root, member, members, block_bytes);
-        out->in_place = occl_kind_in_place(traits, root, member, block_bytes);
+        int64_t own = (int64_t)(member * block_bytes);
+        out->send_bytes = occl_extent_bytes(send, members, block_bytes);
+        out->recv_bytes = occl_extent_bytes(recv, members, block_bytes);
+        out->in_place = send == recv ? 0 : send == OCCL_EXTENT_BLOCK ? own : -own;
         return true;
     }
     if (!occl_kind_vector_regular(traits, root, member, members, vector) ||
@@ -153,9 +156,6 @@ static inline bool occl_kind_measure(const struct occl_kind_traits *traits, uint
                             &out->recv_bytes))
         return false;
     /* The smaller one of two is the member's own block in the larger one. */
-    bool is_root = occl_kind_is_root(traits, root, member);
-    uint32_t send = is_root ? traits->send_root : traits->send_other;
-    uint32_t recv = is_root ? traits->recv_root : traits->recv_other;
     uint64_t taken = occl_vector_at(vector, members, OCCL_VECTOR_RECV_AT, member);
     uint64_t given = occl_vector_at(vector, members, OCCL_VECTOR_SEND_AT, member);
     out->in_place = send == recv                ? 0
@@ -164,17 +164,19 @@ static inline bool occl_kind_measure(const struct occl_kind_traits *traits, uint
     return true;
 }
 
+/* Counts below this pass whatever the kind and the type: an element has at most 16 bytes. */
+#define OCCL_KIND_COUNT_PLAIN (1ull << 46)
 /* Bytes of a block of `count` elements. False: too many for any memory, so that no sum or product
  * with numbers of members overflows below. element_bytes: 0 where there is no type. */
 static inline bool occl_kind_block_bytes(const struct occl_kind_traits *traits, uint64_t count,
                                          uint64_t element_bytes, uint64_t *out_bytes) {
+    *out_bytes = count * element_bytes;
+    if (__builtin_expect(count < OCCL_KIND_COUNT_PLAIN, 1))
+        return true;
     bool all = traits->send_root == OCCL_EXTENT_ALL || traits->send_other == OCCL_EXTENT_ALL ||
                traits->recv_root == OCCL_EXTENT_ALL || traits->recv_other == OCCL_EXTENT_ALL;
     uint64_t limit = all ? 1ull << 50 : 1ull << 62;
-    if (element_bytes && count >= limit / element_bytes)
-        return false;
-    *out_bytes = count * element_bytes;
-    return true;
+    return !element_bytes || count < limit / element_bytes;
 }
 
 #endif

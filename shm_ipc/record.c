@@ -145,8 +145,33 @@ bool occl_record_arrive(struct occl_line *line, uint64_t print, uint32_t bits) {
     return false;
 }
 
-void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
-                      struct occl_look *out_look) {
+/* The common case, which is all that a small op costs: everybody is there, everything is in the
+ * page, and nobody ends alone. False: look more closely. */
+static inline bool look_briefly(struct occl_record *rec, uint64_t print, uint32_t members,
+                                struct occl_look *out_look) {
+    uint32_t all = ~0u, any = 0;
+    uint64_t blocked = 0;
+    for (uint32_t i = 0; i < members; i++) {
+        uint32_t bits = occl_flag_bits_of(occl_look64(&occl_line_at(rec, i)->flag), print);
+        all &= bits;
+        any |= bits;
+        blocked |= (uint64_t)(bits & OCCL_FLAG_BLOCKED) << i;
+    }
+    const uint32_t wanted = OCCL_FLAG_READY | OCCL_FLAG_IN_PAGE;
+    if ((all & wanted) != wanted || (any & (OCCL_FLAG_SOURCE | OCCL_FLAG_GIVES)))
+        return false;
+    out_look->outcome = OCCL_OUT_DIRECT;
+    out_look->first_missing = members;
+    out_look->ready_mask = ~0ull >> (64 - members);
+    out_look->source_mask = out_look->alone_mask = 0;
+    out_look->blocked_mask = blocked / OCCL_FLAG_BLOCKED;
+    out_look->all_clean = all & OCCL_FLAG_CLEAN;
+    out_look->state = occl_look32(&rec->state);
+    return true;
+}
+
+static void look_closely(struct occl_record *rec, uint64_t print, uint32_t members,
+                         struct occl_look *out_look) {
     uint64_t ready = 0, source = 0, blocked = 0, alone = 0;
     bool in_page = true, clean = true, decisive = false, poisoned = false;
     out_look->first_missing = members;
@@ -187,6 +212,12 @@ void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
         out_look->outcome = OCCL_OUT_ABORTED;
     else
         out_look->outcome = in_page ? OCCL_OUT_DIRECT : OCCL_OUT_ALL;
+}
+
+void occl_record_look(struct occl_record *rec, uint64_t print, uint32_t members,
+                      struct occl_look *out_look) {
+    if (!look_briefly(rec, print, members, out_look))
+        look_closely(rec, print, members, out_look);
 }
 
 enum occl_signature_field occl_signature_differ(const struct occl_signature *a,

@@ -219,7 +219,11 @@ struct occl_rank_note {
     uint64_t bytes_done;     /* payload bytes of completed ops */
     uint64_t bytes_executed; /* bytes this rank's threads moved in strands: charged to the job */
     uint64_t errors;
-    uint64_t probe_address; /* the rank's address of its own probe word, for cross-memory attach */
+    /* 1 << 32 | instance: the rank reads no payload of the untagged stream's ops before that one;
+     * 0: their flags tell. Published by the rank while it has one op at a time. */
+    uint64_t stream_done;
+    /* cache line 1: seldom written, for next to it in memory is what another rank writes often, and
+     * a processor that sees two lines written fetches the third */
     /* An error of an op that had completed here before its peers' mismatch was known (broadcast
      * root, buffered send): OCCL_REC_WORD(field, status, rank), set once by the peer that found it.
      */
@@ -229,7 +233,8 @@ struct occl_rank_note {
      * another core does not gain by that. A hint. */
     uint32_t cpu;
     uint32_t reserved0;
-    uint64_t reserved[6];
+    uint64_t probe_address; /* the rank's address of its own probe word, for cross-memory attach */
+    uint64_t reserved[5];
 };
 OCCL_ABI_SIZE(occl_rank_note, 128);
 
@@ -310,7 +315,8 @@ static inline struct occl_comm_page *occl_records_header(const struct occl_recor
     return (struct occl_comm_page *)(void *)m->base;
 }
 static inline struct occl_record *occl_record_at(const struct occl_records *m, uint32_t slot) {
-    return (struct occl_record *)(void *)(m->base + m->records_offset + slot * m->record_stride);
+    return (struct occl_record *)(void *)(m->base + m->records_offset +
+                                          ((slot & ~15u) | (slot * 7 & 15u)) * m->record_stride);
 }
 /* Claims: one for each record of a pair or a tagged collective, then one for each run. A claim
  * always has the same number of members, which a lane relies on: it holds a claim before it knows

@@ -21,11 +21,8 @@ struct ending {
     double offset;     /* reciprocal / 2 - 1/2 */
 };
 
-static struct ending ending_of(uint32_t divisor, uint32_t n_src) {
-    struct ending end = {1, n_src, 1, UINT16_C(1) << 15, 0, 1.0, 0.0};
-    if (divisor <= 1)
-        return end;
-    end.divisor = divisor;
+static struct ending ending_by(uint32_t divisor, uint32_t n_src) {
+    struct ending end = {.divisor = divisor, .n_src = n_src};
     end.divisor_is_power = (divisor & (divisor - 1)) == 0;
     end.reciprocal = 1.0 / divisor;
     end.offset = end.reciprocal / 2 - 0.5;
@@ -35,6 +32,11 @@ static struct ending ending_of(uint32_t divisor, uint32_t n_src) {
     end.shift = (uint16_t)bits;
     end.multiplier = (uint16_t)(((UINT32_C(1) << (15 + bits)) + by - 1) / by);
     return end;
+}
+
+V_INLINE struct ending ending_of(uint32_t divisor, uint32_t n_src) {
+    const struct ending none = {1, n_src, 1, UINT16_C(1) << 15, 0, 1.0, 0.0};
+    return divisor <= 1 ? none : ending_by(divisor, n_src);
 }
 
 /* Even and odd elements of a vector in lanes twice as wide. */

@@ -146,14 +146,16 @@ static void reduce_plain(const struct occl_reduce_job *job, const struct loop_fu
 }
 
 static void reduce(const struct occl_reduce_job *job) {
-    OCCL_ASSERT(occl_movers_supports(job->dtype, job->redop));
+    OCCL_ASSERT(job->dtype < OCCL_DT_LIMIT && job->redop < OCCL_RO_LIMIT);
+    const size_t row = row_table[job->dtype][job->redop];
+    OCCL_ASSERT(row != LOOP_NONE);
     OCCL_ASSERT(job->n_src >= 1);
     OCCL_ASSERT(job->n_src <= OCCL_MOVE_SRC_MAX);
     OCCL_ASSERT(job->n_dst <= OCCL_MOVE_DST_MAX);
     OCCL_ASSERT(job->factors != NULL || job->redop != OCCL_RO_PREMULSUM);
     if (job->count == 0 || job->n_dst == 0)
         return;
-    const struct loop_functions *loop = &loop_table[row_table[job->dtype][job->redop]];
+    const struct loop_functions *loop = &loop_table[row];
     const size_t bytes = job->count * occl_dtype_bytes(job->dtype);
     const struct task task = {
         .src = (const unsigned char *const *)job->src,

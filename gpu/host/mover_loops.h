@@ -95,15 +95,20 @@ V_INLINE void strip(enum form form, enum combine how, int scaled, int stream, si
     }
 }
 
-/* Neither is inline: all loops share them, and there are many loops. */
-__attribute__((noinline)) static const unsigned char *
-chunk_copy(const unsigned char *p, const struct v_part *part, unsigned char *room) {
+/* There are many loops, so what takes more than an instruction is shared by all. */
+#if defined(__AVX512BW__) && V_BYTES == 64
+#define V_PARTIAL V_INLINE
+#else
+#define V_PARTIAL __attribute__((noinline)) static
+#endif
+
+V_PARTIAL const unsigned char *chunk_copy(const unsigned char *p, const struct v_part *part,
+                                          unsigned char *room) {
     v_store(room, v_load_partial(p, part));
     return room;
 }
 
-__attribute__((noinline)) static void chunk_put_part(unsigned char *p, vu64 x,
-                                                     const struct v_part *part) {
+V_PARTIAL void chunk_put_part(unsigned char *p, vu64 x, const struct v_part *part) {
     v_store_partial(p, x, part);
 }
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,57 @@ static void attach_gives_pages(void **state) {
     assert_int_equal(fake_engine_counts().sessions, 1);
     assert_int_equal(fake_engine_counts().jobs, 1);
     client_close(&c);
+    fixture_stop(&f);
+}
+
+/* The first `count` CPUs that this thread may run on, from the one of that number on. */
+static void bind_to(const cpu_set_t *all, int first, int count) {
+    cpu_set_t some;
+    CPU_ZERO(&some);
+    for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, all)) {
+            if (seen >= first && seen < first + count)
+                CPU_SET(cpu, &some);
+            seen++;
+        }
+    assert_int_equal(sched_setaffinity(0, sizeof some, &some), 0);
+}
+
+/* A launcher binds each rank to a core of its own, or two to one. */
+static void cores_are_those_of_all_ranks(void **state) {
+    struct fixture f;
+    struct client c[4];
+    cpu_set_t all;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    if (CPU_COUNT(&all) < 2) {
+        print_message("SKIP cores_are_those_of_all_ranks: one CPU\n");
+        skip();
+    }
+    fixture_prepare(&f);
+    fixture_start(&f);
+    bind_to(&all, 0, 1);
+    client_attach(&c[0], &f, "apart", "");
+    assert_int_equal(c[0].job->job_cores, 1);
+    bind_to(&all, 1, 1);
+    client_attach(&c[1], &f, "apart", "");
+    client_attach(&c[2], &f, "together", "");
+    client_attach(&c[3], &f, "together", "");
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(c[i].job->node_ranks, 4);
+        assert_int_equal(c[i].job->node_cores, 2);
+        assert_int_equal(c[i].job->job_ranks, 2);
+        assert_int_equal(c[i].job->job_cores, i < 2 ? 2 : 1);
+    }
+    client_close(&c[0]);
+    (void)fixture_pump(&f, 20, NULL, NULL);
+    assert_int_equal(c[1].job->job_ranks, 1);
+    assert_int_equal(c[1].job->job_cores, 1);
+    assert_int_equal(c[3].job->node_ranks, 3);
+    assert_int_equal(c[3].job->node_cores, 1);
+    for (int i = 1; i < 4; i++)
+        client_close(&c[i]);
     fixture_stop(&f);
 }
 
@@ -541,6 +593,7 @@ static void further_sockets_make_further_tenants(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attach_gives_pages),
+        cmocka_unit_test(cores_are_those_of_all_ranks),
         cmocka_unit_test(doorbell_reaches_the_engine),
         cmocka_unit_test(other_versions_are_refused_with_both_ranges),
         cmocka_unit_test(bad_hello_says_what),

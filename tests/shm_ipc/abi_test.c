@@ -104,6 +104,10 @@ static void list_session(struct text *text) {
     M(occl_job_page, gate_bell)
     M(occl_job_page, granted_bytes)
     M(occl_job_page, charged_bytes_seen)
+    M(occl_job_page, node_ranks)
+    M(occl_job_page, node_cores)
+    M(occl_job_page, job_ranks)
+    M(occl_job_page, job_cores)
 }
 
 static void list_record(struct text *text) {
@@ -148,6 +152,7 @@ static void list_record(struct text *text) {
     M(occl_rank_note, async_error)
     M(occl_rank_note, async_kind)
     M(occl_rank_note, cpu)
+    M(occl_rank_note, stream_done)
     S(occl_comm_page)
     M(occl_comm_page, magic)
     M(occl_comm_page, abi_version)
