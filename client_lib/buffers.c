@@ -40,6 +40,16 @@ int client_refer(struct client_op *op, bool input, bool must_share) {
     return status;
 }
 
+bool client_refer_briefly(struct client_op *op) {
+    op->dst = (struct occl_buffer_ref){OCCL_SPACE_NONE, 0, 0};
+    if (!op->blocking)
+        return false;
+    if (!op->recv || op->recv_bytes == 0 || client_region_place(op->recv, op->recv_bytes, &op->dst))
+        return true;
+    op->dst = (struct occl_buffer_ref){OCCL_SPACE_PRIVATE, 0, (uintptr_t)op->recv};
+    return op->comm->cma;
+}
+
 static void copy_part(const struct client_op *op, uint64_t offset, uint64_t bytes) {
     void *to = (char *)op->recv + offset;
     struct occl_copy_job job = {bytes, op->stage_out->base + offset, 1, 0, &to};

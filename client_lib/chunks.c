@@ -108,7 +108,8 @@ bool client_chunks_reset(struct client_comm *comm) {
     for (uint32_t i = 0; i < OCCL_STREAM_CHUNKS; i++) {
         uint64_t user = occl_observe64(&comm->stream_users[i]);
         struct occl_op_key key = {OCCL_PEERS_ALL, 0, (uint32_t)user};
-        if (user && !all_left(comm, occl_place_of(key), comm->ranks))
+        if (user && !notes_tell(comm, key.instance) &&
+            !all_left(comm, occl_place_of(key), comm->ranks))
             return false;
     }
     for (uint32_t i = 0; i < OCCL_POOL_CHUNKS; i++)

@@ -43,7 +43,8 @@
 
 #define OCCL_PUBLIC __attribute__((visibility("default")))
 /* What each thread looks at in every call: found without a call, but in a room that all libraries
- * loaded late share and that is small. All of it is below 200 bytes. */
+ * loaded late share and that is small. A library that has such a variable has all its thread-local
+ * ones there, so all of them are of this kind; together they stay below 512 bytes. */
 #define CLIENT_THREAD_HOT _Thread_local __attribute__((tls_model("initial-exec")))
 
 struct client_comm;
@@ -327,6 +328,8 @@ void client_rpc_stop(void);
 
 /* memory.c */
 struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset);
+/* The same without a use: whoever reaches for the place takes one, and may find the region gone. */
+bool client_region_place(const void *ptr, uint64_t bytes, struct occl_buffer_ref *out_ref);
 struct client_region *client_region_map(uint32_t number); /* takes a use; may ask the daemon */
 /* Gives back uses; NULL entries are passed over. */
 void client_regions_unuse(struct client_region *const *regions, uint32_t count);
@@ -358,6 +361,7 @@ struct client_ranges {
     struct client_range last[2]; /* asked for last: to be read, to be written */
     uint32_t unmapped;           /* lib.unmapped then */
 };
+#define CLIENT_THREAD_RANGES 64
 extern CLIENT_THREAD_HOT struct client_ranges client_ranges;
 bool client_range_look_up(uintptr_t from, uintptr_t to, bool write);
 static inline bool client_range_ok(const void *ptr, uint64_t bytes, bool write) {
@@ -367,6 +371,14 @@ static inline bool client_range_ok(const void *ptr, uint64_t bytes, bool write) 
             client_ranges.unmapped == occl_peek32(&occl_lib.unmapped)) ||
            client_range_look_up(from, to, write);
 }
+
+/* threads.c: what is allocated for the calling thread; NULL: no memory. */
+struct client_thread {
+    struct client_range ranges[CLIENT_THREAD_RANGES]; /* touch.c */
+    uint32_t next_range;
+    char last_text[OCCL_DETAIL_BYTES + 64]; /* error.c */
+};
+struct client_thread *client_thread_own(void);
 
 /* inside.c */
 /* Takes a reference; NULL with the status when the library or the handle cannot be used. */
@@ -446,6 +458,10 @@ static inline bool client_in_stream(const struct client_op *op) {
 /* buffers.c: where the peers find this rank's buffers; staging when they cannot be reached. */
 /* input: also the one it reads; a payload chunk stands for it. */
 int client_refer(struct client_op *op, bool input, bool must_share);
+/* For a blocking call whose payload is in a chunk, and which will most probably get its result from
+ * chunks, too: says where its result goes and holds nothing, as the smallest ops do. False: call
+ * client_refer. */
+bool client_refer_briefly(struct client_op *op);
 /* Gives back what client_refer took; with copy_out the staged result goes to the caller first. */
 void client_unrefer(struct client_op *op, bool copy_out);
 /* There is something to be given back. */

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of a thread's last error. Thread-local, so that two threads never mix theirs. */
+/* The text of a thread's last error, so that two threads never mix theirs. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "client_lib/client.h"
 
-static _Thread_local char last_text[OCCL_DETAIL_BYTES + 64];
-static _Thread_local int last_status;
+static CLIENT_THREAD_HOT int last_status;
 
 int client_fail(int status, const char *fmt, ...) {
-    char text[sizeof last_text]; /* an argument may be the last text itself */
+    struct client_thread *own = client_thread_own();
+    last_status = status;
+    if (!own)
+        return status;
+    char text[sizeof own->last_text]; /* an argument may be the last text itself */
     va_list args;
     va_start(args, fmt);
     (void)vsnprintf(text, sizeof text, fmt, args); /* a cut text is still a text */
     va_end(args);
-    memcpy(last_text, text, sizeof text);
-    last_status = status;
+    memcpy(own->last_text, text, sizeof text);
     return status;
 }
 
 int client_fail_detail(const struct occl_detail *detail) {
-    (void)snprintf(last_text, sizeof last_text, "%s", detail->text);
-    last_status = detail->status;
-    return detail->status;
+    return client_fail(detail->status, "%s", detail->text);
 }
 
 int client_error_status(void) {
@@ -31,11 +31,14 @@ int client_error_status(void) {
 }
 
 void client_error_save(char *out_text, size_t bytes) {
-    (void)snprintf(out_text, bytes, "%s", last_text);
+    (void)snprintf(out_text, bytes, "%s", occl_last_error());
 }
 
 OCCL_PUBLIC const char *occl_last_error(void) {
-    return last_text;
+    if (last_status == OCCL_OK)
+        return "";
+    const struct client_thread *own = client_thread_own();
+    return own ? own->last_text : "no memory for the text of the error";
 }
 
 OCCL_PUBLIC const char *occl_result_string(enum occl_result result) {

@@ -6,8 +6,8 @@
 #include "client_lib/client.h"
 
 static CLIENT_THREAD_HOT uint32_t depth;
-static _Thread_local struct occl_request *members;
-static _Thread_local uint32_t used, capacity;
+static CLIENT_THREAD_HOT struct occl_request *members;
+static CLIENT_THREAD_HOT uint32_t used, capacity;
 
 uint32_t client_group_depth(void) {
     return depth;

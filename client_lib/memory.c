@@ -27,9 +27,10 @@ struct remembered {
     const char *base;
     uint64_t bytes;
     struct client_region *region;
+    uint32_t number;
 };
 static CLIENT_THREAD_HOT struct remembered remembered[REMEMBERED];
-static _Thread_local uint32_t remembered_next;
+static CLIENT_THREAD_HOT uint32_t remembered_next;
 static CLIENT_THREAD_HOT uint32_t remembered_unmapped; /* lib.unmapped then */
 
 static int map_fd(int fd, uint64_t bytes, bool populate, char **out_base) {
@@ -130,23 +131,45 @@ static void region_discard(struct client_region *region) {
     pthread_mutex_unlock(&occl_lib.memory);
 }
 
-static struct client_region *use_remembered(const char *ptr, uint64_t bytes, uint64_t *out_offset) {
+static const struct remembered *remembered_of(const char *ptr, uint64_t bytes) {
     if (remembered_unmapped != occl_observe32(&occl_lib.unmapped))
         return NULL;
     for (uint32_t i = 0; i < REMEMBERED; i++) {
         const struct remembered *r = &remembered[i];
         uint64_t offset = (uint64_t)(ptr - r->base);
-        if (!r->region || ptr < r->base || offset > r->bytes || bytes > r->bytes - offset)
-            continue;
-        occl_add32(&r->region->users, 1);
-        if (occl_look32(&occl_lib.unmapped) == remembered_unmapped) {
-            *out_offset = offset;
-            return r->region;
-        }
-        client_regions_unuse(&r->region, 1);
-        return NULL;
+        if (r->region && ptr >= r->base && offset <= r->bytes && bytes <= r->bytes - offset)
+            return r;
     }
     return NULL;
+}
+
+static struct client_region *use_remembered(const char *ptr, uint64_t bytes, uint64_t *out_offset) {
+    const struct remembered *r = remembered_of(ptr, bytes);
+    if (!r)
+        return NULL;
+    occl_add32(&r->region->users, 1);
+    if (occl_look32(&occl_lib.unmapped) == remembered_unmapped) {
+        *out_offset = (uint64_t)(ptr - r->base);
+        return r->region;
+    }
+    client_regions_unuse(&r->region, 1);
+    return NULL;
+}
+
+bool client_region_place(const void *ptr, uint64_t bytes, struct occl_buffer_ref *out_ref) {
+    const struct remembered *r = remembered_of(ptr, bytes);
+    if (r) {
+        *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, r->number,
+                                            (uint64_t)((const char *)ptr - r->base)};
+        return true;
+    }
+    uint64_t offset;
+    struct client_region *region = client_region_of(ptr, bytes, &offset);
+    if (region) {
+        *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, region->number, offset};
+        client_regions_unuse(&region, 1);
+    }
+    return region != NULL;
 }
 
 /* lib.memory is held: no region is unmapped meanwhile. */
@@ -156,7 +179,7 @@ static void remember(struct client_region *region) {
         memset(remembered, 0, sizeof remembered);
     remembered_unmapped = unmapped;
     remembered[remembered_next++ % REMEMBERED] =
-        (struct remembered){region->base, region->bytes, region};
+        (struct remembered){region->base, region->bytes, region, region->number};
 }
 
 struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset) {

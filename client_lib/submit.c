@@ -180,7 +180,7 @@ static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_
     }
     bool fits = op->payload_bytes <= direct_max();
     uint64_t chunk = fits && reads_send(op) ? client_chunk_take(op) : 0;
-    int status = client_refer(op, !chunk, false);
+    int status = chunk && client_refer_briefly(op) ? OCCL_OK : client_refer(op, !chunk, false);
     if (status)
         return status;
     if (chunk) {

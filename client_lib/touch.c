@@ -2,7 +2,7 @@
 /* Is a caller's buffer mapped and accessible? A wrong pointer must be an error of the call, not a
  * crash inside the library or, worse, inside a peer. The kernel is asked once per range: populating
  * the page tables fails for unmapped or protected pages and changes no byte. Answers are kept in a
- * few thread-local entries, so a loop over the same buffers asks nothing. A range that the
+ * few entries of the thread, so a loop over the same buffers asks nothing. A range that the
  * application unmaps while it is remembered is the application's fault and ends in its own signal.
  */
 #include <errno.h>
@@ -17,14 +17,11 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define REMEMBERED 64
-static _Thread_local struct client_range known[REMEMBERED];
-static _Thread_local uint32_t known_next;
 CLIENT_THREAD_HOT struct client_ranges client_ranges;
 
 /* Memory of occl_mem_alloc that was freed is not mapped any more, whatever is remembered. */
-static void forget(uint32_t unmapped) {
-    memset(known, 0, sizeof known);
+static void forget(struct client_thread *own, uint32_t unmapped) {
+    memset(own->ranges, 0, sizeof own->ranges);
     memset(client_ranges.last, 0, sizeof client_ranges.last);
     client_ranges.unmapped = unmapped;
 }
@@ -70,13 +67,14 @@ static bool ask(uintptr_t from, uintptr_t to, bool write) {
 
 bool client_range_look_up(uintptr_t from, uintptr_t to, bool write) {
     uint32_t unmapped = occl_peek32(&occl_lib.unmapped);
+    struct client_thread *own = client_thread_own();
     if (to < from)
         return false;
-    if (unmapped != client_ranges.unmapped)
-        forget(unmapped);
-    for (uint32_t i = 0; i < REMEMBERED; i++)
-        if (covers(&known[i], from, to, write)) {
-            client_ranges.last[write] = known[i];
+    if (own && unmapped != client_ranges.unmapped)
+        forget(own, unmapped);
+    for (uint32_t i = 0; own && i < CLIENT_THREAD_RANGES; i++)
+        if (covers(&own->ranges[i], from, to, write)) {
+            client_ranges.last[write] = own->ranges[i];
             return true;
         }
     from &= ~(uintptr_t)(OCCL_PAGE_BYTES - 1);
@@ -84,6 +82,7 @@ bool client_range_look_up(uintptr_t from, uintptr_t to, bool write) {
     if (!ask(from, to, write))
         return false;
     struct client_range range = {from, to, write};
-    known[known_next++ % REMEMBERED] = client_ranges.last[write] = range;
+    if (own)
+        own->ranges[own->next_range++ % CLIENT_THREAD_RANGES] = client_ranges.last[write] = range;
     return true;
 }

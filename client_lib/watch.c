@@ -27,7 +27,7 @@ struct client_watcher {
     int fd; /* completion descriptor, -1: not asked for */
 };
 
-static _Thread_local bool in_callback;
+static CLIENT_THREAD_HOT bool in_callback;
 
 bool client_in_callback(void) {
     return in_callback;

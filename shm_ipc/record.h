@@ -315,8 +315,7 @@ static inline struct occl_comm_page *occl_records_header(const struct occl_recor
     return (struct occl_comm_page *)(void *)m->base;
 }
 static inline struct occl_record *occl_record_at(const struct occl_records *m, uint32_t slot) {
-    return (struct occl_record *)(void *)(m->base + m->records_offset +
-                                          ((slot & ~15u) | (slot * 7 & 15u)) * m->record_stride);
+    return (struct occl_record *)(void *)(m->base + m->records_offset + slot * m->record_stride);
 }
 /* Claims: one for each record of a pair or a tagged collective, then one for each run. A claim
  * always has the same number of members, which a lane relies on: it holds a claim before it knows

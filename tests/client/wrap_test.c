@@ -20,10 +20,15 @@ static struct client_comm *comm_of(const struct world_rank *me) {
     return occl_lib.comms[(uint32_t)me->comm.handle];
 }
 
-static int sum(struct world_rank *me, size_t count, uint64_t salt) {
+/* blocking: a rank that waits joins the next run ahead. */
+static int sum(struct world_rank *me, size_t count, uint64_t salt, bool blocking) {
     static float in[COUNT], out[COUNT];
+    struct occl_request request;
     world_fill(in, count, me->rank, salt);
-    WORLD_OK(occl_all_reduce(in, out, count, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+    WORLD_OK(occl_all_reduce(in, out, count, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL,
+                             blocking ? NULL : &request));
+    if (!blocking)
+        WORLD_OK(occl_wait(request));
     WORLD_CHECK(world_wrong_sum(out, count, me->size, salt) == 0);
     return 0;
 }
@@ -32,9 +37,10 @@ static int sum(struct world_rank *me, size_t count, uint64_t salt) {
  * then, and nobody looks at the number: the others are in an op with a tag. */
 static int go_on_with(struct world_rank *me, uint32_t instance) {
     struct occl_op_attr attr = {.size = sizeof attr, .tag = 1};
-    while (comm_of(me)->untagged_next % (OCCL_RUNS * OCCL_RUN_OPS))
-        if (sum(me, 1, 0))
+    do
+        if (sum(me, 1, 0, false))
             return 1;
+    while (comm_of(me)->untagged_next % (OCCL_RUNS * OCCL_RUN_OPS));
     WORLD_OK(occl_barrier(me->comm, &attr, NULL));
     comm_of(me)->untagged_next = instance;
     attr.tag = 2;
@@ -45,7 +51,7 @@ static int go_on_with(struct world_rank *me, uint32_t instance) {
 static int sums_in_page(struct world_rank *me, int ops) {
     int in_page = 0;
     for (int i = 0; i < ops; i++) {
-        if (sum(me, COUNT, (uint64_t)i))
+        if (sum(me, COUNT, (uint64_t)i, true))
             return 1;
         in_page += comm_of(me)->last_way == CLIENT_WAY_DIRECT;
     }

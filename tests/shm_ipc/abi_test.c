@@ -36,6 +36,21 @@ static void add(struct text *text, const char *type, const char *member, size_t 
 #define M(type, member) \
     add(text, #type, #member, offsetof(struct type, member), sizeof(((struct type *)0)->member));
 
+static void list_job_page(struct text *text) {
+    S(occl_job_page)
+    M(occl_job_page, magic)
+    M(occl_job_page, abi_version)
+    M(occl_job_page, job_class)
+    M(occl_job_page, gate)
+    M(occl_job_page, gate_bell)
+    M(occl_job_page, granted_bytes)
+    M(occl_job_page, charged_bytes_seen)
+    M(occl_job_page, node_ranks)
+    M(occl_job_page, node_cores)
+    M(occl_job_page, job_ranks)
+    M(occl_job_page, job_cores)
+}
+
 static void list_session(struct text *text) {
     S(occl_signature)
     M(occl_signature, kind)
@@ -96,18 +111,6 @@ static void list_session(struct text *text) {
     M(occl_cqe, field)
     M(occl_cqe, preemptions)
     M(occl_cqe, detail)
-    S(occl_job_page)
-    M(occl_job_page, magic)
-    M(occl_job_page, abi_version)
-    M(occl_job_page, job_class)
-    M(occl_job_page, gate)
-    M(occl_job_page, gate_bell)
-    M(occl_job_page, granted_bytes)
-    M(occl_job_page, charged_bytes_seen)
-    M(occl_job_page, node_ranks)
-    M(occl_job_page, node_cores)
-    M(occl_job_page, job_ranks)
-    M(occl_job_page, job_cores)
 }
 
 static void list_record(struct text *text) {
@@ -148,11 +151,11 @@ static void list_record(struct text *text) {
     M(occl_rank_note, bytes_done)
     M(occl_rank_note, bytes_executed)
     M(occl_rank_note, errors)
-    M(occl_rank_note, probe_address)
+    M(occl_rank_note, stream_done)
     M(occl_rank_note, async_error)
     M(occl_rank_note, async_kind)
     M(occl_rank_note, cpu)
-    M(occl_rank_note, stream_done)
+    M(occl_rank_note, probe_address)
     S(occl_comm_page)
     M(occl_comm_page, magic)
     M(occl_comm_page, abi_version)
@@ -222,6 +225,7 @@ static void abi_matches_golden_list(void **state) {
     static char golden[sizeof now.bytes];
     now.used = 0;
     list_session(&now);
+    list_job_page(&now);
     list_record(&now);
     list_messages(&now);
     list_types(&now);
