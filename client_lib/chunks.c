@@ -126,8 +126,7 @@ bool client_chunks_reset(struct client_comm *comm) {
 bool client_is_clean(const struct client_op *op) {
     const struct client_comm *comm = op->comm;
     /* Who came before this op has taken its number before, and so is seen to be inside. */
-    return op->blocking && client_in_stream(op) &&
-           occl_observe32(&comm->refs) + occl_observe32(&comm->owner_refs) == 1 &&
+    return op->blocking && client_in_stream(op) && client_comm_users_seen(comm) == 1 &&
            occl_observe32(&comm->pool_ops) == 0;
 }
 

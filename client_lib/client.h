@@ -223,6 +223,7 @@ struct client_comm {
     uint32_t cma;             /* 1: cross-memory attach works between all pairs */
     struct client_hints hints;
     uint32_t suspended; /* enum client_comm_use */
+    uint32_t at_door;   /* threads that wait until it is decided */
     struct occl_member *members;
     struct occl_detail event; /* why the communicator ended, as the daemon told */
     uint32_t event_set;
@@ -390,9 +391,15 @@ struct client_comm *client_comm_of_op(const struct client_op *op);
 void client_comm_put(struct client_comm *comm);
 /* Counts this thread in without a look at the generation. */
 void client_comm_hold(struct client_comm *comm);
-/* References of all threads, after whatever the caller has changed for them to see. A system call.
- */
+/* After what the caller has changed for threads to see that come in: they see it, or are counted. A
+ * system call. */
+void client_comm_order(const struct client_comm *comm);
+/* That, and then the references of all threads. */
 uint32_t client_comm_users(const struct client_comm *comm);
+/* The same without the order: those whose coming the caller has seen in another way. */
+static inline uint32_t client_comm_users_seen(const struct client_comm *comm) {
+    return occl_observe32(&comm->refs) + occl_observe32(&comm->owner_refs);
+}
 /* The slot gets this thread as its owner, unless it has one. lib.control is held. */
 void client_comm_adopt(struct client_comm *comm);
 
@@ -405,7 +412,7 @@ void client_comms_end(void);      /* closes all that there are; others may come 
 void client_comms_stop(void);     /* as above, and forgets them: nobody is inside any more */
 void client_comms_in_child(void); /* fork: every handle becomes stale */
 /* comm_memory.c: by a thread that holds a reference. */
-bool client_comm_suspended(const struct client_comm *comm);
+bool client_comm_suspended(struct client_comm *comm);
 /* hints.c: text NULL: none. INVALID with the error text. */
 int client_hints_parse(const char *text, struct client_hints *out_hints);
 /* probe.c: does cross-memory attach work between all pairs? Collective, at creation. */

@@ -26,12 +26,20 @@ OCCL_PUBLIC enum occl_result occl_comm_mem_stats(struct occl_comm handle,
     return OCCL_SUCCESS;
 }
 
-/* comm->lock is held. Ops of blocking calls are threads inside, beyond this one. */
+/* comm->lock is held. Ops of blocking calls are threads inside, beyond this one; not those that
+ * wait for the answer (looked at first: who comes later counts as an op). */
 static bool has_ops(const struct client_comm *comm) {
     for (const struct client_op *op = comm->ops; op; op = op->next_in_comm)
         if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE)
             return true;
-    return client_comm_users(comm) > 1;
+    client_comm_order(comm);
+    uint32_t waiting = occl_look32(&comm->at_door);
+    return client_comm_users_seen(comm) > 1 + waiting;
+}
+
+static int has_outstanding(const struct client_comm *comm) {
+    return client_fail(OCCL_E_USAGE, "communicator %s: operations of this rank are outstanding",
+                       comm->name);
 }
 
 /* A thread counts itself inside before it looks whether the communicator is suspended, and here it
@@ -41,14 +49,16 @@ static int suspend(struct client_comm *comm) {
     uint32_t before = CLIENT_COMM_IN_USE;
     int status = OCCL_OK;
     client_settle(comm);
+    /* Who is inside already is not made to wait for an answer that is known. */
+    if (client_comm_users_seen(comm) > 1)
+        return has_outstanding(comm);
     pthread_mutex_lock(&comm->lock);
     if (!occl_claim32(&comm->suspended, &before, CLIENT_COMM_DECIDING)) {
         pthread_mutex_unlock(&comm->lock);
         return OCCL_OK; /* it is suspended */
     }
     if (has_ops(comm))
-        status = client_fail(
-            OCCL_E_USAGE, "communicator %s: operations of this rank are outstanding", comm->name);
+        status = has_outstanding(comm);
     else if (!client_chunks_reset(comm))
         status =
             client_fail(OCCL_WOULD_BLOCK,
@@ -69,10 +79,14 @@ static int suspend(struct client_comm *comm) {
     return OCCL_OK;
 }
 
-bool client_comm_suspended(const struct client_comm *comm) {
+bool client_comm_suspended(struct client_comm *comm) {
     uint32_t state = occl_look32(&comm->suspended);
-    for (uint32_t round = 0; state == CLIENT_COMM_DECIDING; round++) {
-        client_nap(round);
+    while (state == CLIENT_COMM_DECIDING) {
+        (void)occl_add32(&comm->at_door, 1);
+        for (uint32_t round = 0; occl_look32(&comm->suspended) == CLIENT_COMM_DECIDING; round++)
+            client_nap(round);
+        (void)occl_add32(&comm->at_door, UINT32_MAX);
+        /* Again: the next decision may have begun, and have passed this thread over. */
         state = occl_look32(&comm->suspended);
     }
     return state == CLIENT_COMM_SUSPENDED;

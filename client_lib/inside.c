@@ -75,8 +75,12 @@ struct client_comm *client_comm_of_op(const struct client_op *op) {
     return client_comm_ref(op->comm->index, op->comm_generation);
 }
 
-uint32_t client_comm_users(const struct client_comm *comm) {
+void client_comm_order(const struct client_comm *comm) {
     if (occl_peek64(&comm->owner)) /* registered: it cannot fail */
         OCCL_ASSERT(barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0);
-    return occl_observe32(&comm->refs) + occl_observe32(&comm->owner_refs);
+}
+
+uint32_t client_comm_users(const struct client_comm *comm) {
+    client_comm_order(comm);
+    return client_comm_users_seen(comm);
 }

@@ -259,8 +259,8 @@ void occl_tenant_leave(struct occl_session *session) {
     struct occl_tenant *tenant = job->tenant;
     TAILQ_REMOVE(&job->sessions, session, in_list);
     tenant->daemon->rank_sessions--;
-    occl_cores_tell(tenant->daemon);
     job->session_count--;
+    occl_cores_tell(tenant->daemon);
     job->shape++;
     tenant->sessions--;
     session->job = NULL;
