@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #include "client_lib/client.h"
-#include "shm_ipc/assert.h"
+
+#define FORBIDDEN_NAP_NS 10000000ull
 
 /* No other thread that lives has the same: a thread that is created later, in the memory of one
  * that has ended, may take over what that one owned. */
@@ -76,8 +77,10 @@ struct client_comm *client_comm_of_op(const struct client_op *op) {
 }
 
 void client_comm_order(const struct client_comm *comm) {
-    if (occl_peek64(&comm->owner)) /* registered: it cannot fail */
-        OCCL_ASSERT(barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0);
+    /* Registered, so it fails only if it was forbidden since. Stores leave a processor within
+     * microseconds. */
+    if (occl_peek64(&comm->owner) && barrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
+        occl_clock_sleep_ns(&occl_lib.clock, FORBIDDEN_NAP_NS);
 }
 
 uint32_t client_comm_users(const struct client_comm *comm) {
