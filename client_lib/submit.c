@@ -67,13 +67,15 @@ static bool enter_joined_run(struct client_op *op) {
  * op, which waits for its peers anyway (client_settle). */
 static void leave_place(struct client_comm *comm, uint32_t slot, bool later) {
     uint32_t index = occl_claim_index(slot);
-    if (slot >= OCCL_CLAIM_RUN_FIRST &&
-        occl_add32(&comm->runs[index - OCCL_CLAIM_RUN_FIRST].remaining, UINT32_MAX) != 1)
+    bool of_run = slot >= OCCL_CLAIM_RUN_FIRST;
+    if (of_run && occl_add32(&comm->runs[index - OCCL_CLAIM_RUN_FIRST].remaining, UINT32_MAX) != 1)
         return;
-    if (later && slot >= OCCL_CLAIM_RUN_FIRST)
+    if (of_run && later) {
         index = occl_swap32(&comm->claim_owed, index);
-    if (index)
-        occl_claim_leave(&comm->m, index);
+        if (index == 0)
+            return;
+    }
+    occl_claim_leave(&comm->m, index);
 }
 
 void client_leave(struct client_op *op) {

@@ -86,9 +86,32 @@ static int teardown(void **state) {
     return world_stop(&w);
 }
 
+/* Each pair and each tag has the records to itself again when its op is over: hundreds of names,
+ * each record many times. */
+static int names(struct world_rank *me) {
+    const struct client_comm *comm = comm_of(me);
+    int32_t in = 1, out = 0;
+    for (uint32_t tag = 1; tag <= 1000; tag++) {
+        struct occl_op_attr attr = {.size = sizeof attr, .tag = tag, .priority = -1};
+        if (me->rank == 0)
+            WORLD_OK(occl_send(&in, 1, OCCL_INT32, 1, me->comm, &attr, NULL));
+        else
+            WORLD_OK(occl_recv(&out, 1, OCCL_INT32, 0, me->comm, &attr, NULL));
+        WORLD_CHECK(comm->last_way == CLIENT_WAY_DIRECT);
+        WORLD_OK(occl_all_reduce(&in, &out, 1, OCCL_INT32, OCCL_SUM, me->comm, &attr, NULL));
+        WORLD_CHECK(comm->last_way == CLIENT_WAY_DIRECT);
+    }
+    return 0;
+}
+static void test_names_leave_their_records(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, names, NULL, 30), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers_wrap),
+        cmocka_unit_test(test_names_leave_their_records),
     };
     return cmocka_run_group_tests_name("client_wrap", tests, setup, teardown);
 }
