@@ -14,6 +14,12 @@ struct ending {
     uint32_t n_src;
     /* Of floats: whether to multiply by the reciprocal, which gives the same bits, instead. */
     int divisor_is_power;
+    /* Of 8-bit floats: at most two of them were added or multiplied, without factors, and halved at
+     * most. Then a result next to a tie of theirs is far enough from it for float16 to tell: of
+     * numbers a and b of up to 4 bits, the sum keeps 2^-9 of a tie's magnitude away or is on it, as
+     * a lies on a multiple of half a unit and b, if not, ends no further down; the product has 8
+     * bits. float8_test tries every pair. */
+    int few_bits;
     /* For int8_quotient. */
     uint16_t multiplier;
     uint16_t shift;
@@ -34,9 +40,12 @@ static struct ending ending_by(uint32_t divisor, uint32_t n_src) {
     return end;
 }
 
-V_INLINE struct ending ending_of(uint32_t divisor, uint32_t n_src) {
-    const struct ending none = {1, n_src, 1, UINT16_C(1) << 15, 0, 1.0, 0.0};
-    return divisor <= 1 ? none : ending_by(divisor, n_src);
+V_INLINE struct ending ending_of(uint32_t divisor, uint32_t n_src, int scaled) {
+    struct ending end = {1, n_src, 1, 0, UINT16_C(1) << 15, 0, 1.0, 0.0};
+    if (divisor > 1)
+        end = ending_by(divisor, n_src);
+    end.few_bits = !scaled && n_src <= 2 && divisor <= 2;
+    return end;
 }
 
 /* Even and odd elements of a vector in lanes twice as wide. */

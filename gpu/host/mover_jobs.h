@@ -76,6 +76,7 @@ struct prefix {
     const struct task *task;
     int exclusive;
     int divide; /* by the number of sources combined */
+    int scaled; /* sources have factors */
     int stream;
 };
 
@@ -87,7 +88,8 @@ static void prefix_block(const struct prefix *p, size_t lo, size_t length) {
         const size_t combined = p->exclusive ? k : k + 1;
         unsigned char *to = combined == 0 ? NULL : task->dst[k];
         const int waits = to != NULL && (p->stream || (p->exclusive && to == task->src[k]));
-        const struct ending end = ending_of(p->divide ? (uint32_t)combined : 1, (uint32_t)combined);
+        const struct ending end =
+            ending_of(p->divide ? (uint32_t)combined : 1, (uint32_t)combined, p->scaled);
         if (!p->exclusive)
             p->loop->gather(block, task, k, k + 1, lo, length);
         if (to != NULL)
@@ -105,6 +107,7 @@ static void prefix(const struct occl_reduce_job *job, const struct loop_function
         .loop = loop,
         .task = task,
         .exclusive = (job->flags & OCCL_MOVE_PREFIX_EXCLUSIVE) != 0,
+        .scaled = job->redop == OCCL_RO_PREMULSUM,
         .divide = job->redop == OCCL_RO_AVG && job->divisor != 0,
         .stream = (job->flags & OCCL_MOVE_NONTEMPORAL) != 0,
     };
@@ -163,7 +166,8 @@ static void reduce(const struct occl_reduce_job *job) {
         .n_src = job->n_src,
         .n_dst = job->n_dst,
         .factors = job->factors,
-        .end = ending_of(job->redop == OCCL_RO_AVG ? job->divisor : 1, job->n_src),
+        .end = ending_of(job->redop == OCCL_RO_AVG ? job->divisor : 1, job->n_src,
+                         job->redop == OCCL_RO_PREMULSUM),
     };
     if ((job->flags & (OCCL_MOVE_PREFIX | OCCL_MOVE_PREFIX_EXCLUSIVE)) != 0)
         prefix(job, loop, &task, bytes);

@@ -29,12 +29,6 @@ static const struct small_float bfloat16_small = {0x7f80, 0x7fc0};
 static const struct small_float float8e4m3_small = {0x7e, 0x7f};
 static const struct small_float float8e5m2_small = {0x7c, 0x7e};
 
-V_INLINE void scale_all(float by, const vu64 *x, vu64 *out) {
-    V_UNROLL
-    for (size_t i = 0; i < 4; i++)
-        out[i] = (vu64)((vf32)x[i] * by);
-}
-
 /* A case for each of the two orders of a type: the one of MIN and MINLOC, and that of MAX and
  * MAXLOC. */
 #define CASES_OF_ORDERS(type, result, function, ...) \
@@ -70,8 +64,7 @@ V_INLINE void chunk_widen(enum form form, const unsigned char *p, vu64 *out) {
         bfloat16_load(p, out);
         break;
     case FORM_FLOAT8E4M3:
-        float8e4m3_widen_256(x, out);
-        scale_all(256.0f, out, out);
+        float8e4m3_widen(x, out);
         break;
     case FORM_FLOAT8E4M3_256:
         float8e4m3_widen_256(x, out);
@@ -280,12 +273,14 @@ V_INLINE vu64 chunk_end(enum form form, const struct ending *end, const vu64 *ac
         all[1] = v_canonical_f32((vf32)acc[1]);
         return form == FORM_FLOAT16 ? float16_narrow(all) : bfloat16_narrow(all);
     case FORM_FLOAT8E4M3:
-        scale_all(1.0f / 256, acc, all);
-        return float8e4m3_narrow_256(all);
+        V_UNROLL
+        for (size_t i = 0; i < 4; i++)
+            all[i] = (vu64)((vf32)acc[i] * (1.0f / 256));
+        return float8e4m3_narrow_256(all, end->few_bits);
     case FORM_FLOAT8E4M3_256:
-        return float8e4m3_narrow_256(acc);
+        return float8e4m3_narrow_256(acc, end->few_bits);
     case FORM_FLOAT8E5M2:
-        return float8e5m2_narrow(acc);
+        return float8e5m2_narrow(acc, end->few_bits);
         CASES_OF_ORDERS(FLOAT16, x, extreme_16_end, x, float16_small)
         CASES_OF_ORDERS(BFLOAT16, x, extreme_16_end, x, bfloat16_small)
         CASES_OF_ORDERS(FLOAT8E4M3, x, extreme_8_end, x, float8e4m3_small)

@@ -18,7 +18,8 @@ static uint32_t isa_present(void) {
     if (__builtin_cpu_supports("avx2") && f16c)
         mask |= OCCL_ISA_AVX2;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vbmi"))
         mask |= OCCL_ISA_AVX512;
 #endif
     return mask;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled with -mavx512f -mavx512bw -mavx512dq -mavx512vl: nothing in this file may run before the
- * CPU was asked. */
+/* Compiled with -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi: nothing in this file may
+ * run before the CPU was asked. */
 #define V_BYTES 64
 #include "gpu/host/mover_jobs.h"
 

@@ -92,7 +92,7 @@ struct occl_copy_job {
     UINT32_C(1)                     /* vectors of 16 bytes, whatever the compiler makes of them \
                                      */
 #define OCCL_ISA_AVX2 UINT32_C(2)   /* with F16C */
-#define OCCL_ISA_AVX512 UINT32_C(4) /* F, BW, DQ, VL */
+#define OCCL_ISA_AVX512 UINT32_C(4) /* F, BW, DQ, VL, VBMI */
 
 /* Both calls run on the caller's thread, neither block nor allocate, keep no pointer, and use at
  * most 9 KiB of stack. A job outside the limits above, or a pair for which occl_movers_supports is

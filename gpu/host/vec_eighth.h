@@ -3,7 +3,9 @@
  * there are instructions. On the way in that is exact. On the way out it is too: the float32 is
  * first rounded "to odd" to a few bits more than the result keeps, that is, it is cut off and its
  * last bit set if anything was lost. Such a number fits float16, and rounding it to nearest gives
- * what rounding the original would have given, since it lies on the same side of every tie.
+ * what rounding the original would have given, since it lies on the same side of every tie. A
+ * float32 of few bits (mover_average.h) needs no such care: rounding it to float16 never ends on a
+ * tie that it was not on.
  *
  * e5m2 is the upper byte of a float16. e4m3 has an exponent of four bits with another bias: moved
  * to the same place it is a float16 worth 2^-8 of the value, denormals included. Its largest number
@@ -13,6 +15,31 @@
 
 #include "gpu/host/vec_half.h"
 
+/* Keeps the bits above the lowest count ones, the last of them also standing for the others. */
+V_INLINE vu64 round_to_odd(vu64 bits, unsigned int count) {
+    const uint32_t low = (UINT32_C(1) << count) - 1;
+    vu32 x = (vu32)bits;
+    return (vu64)((((x & low) + low) | x) & ~low);
+}
+
+/* Bits of a float32 that only round. Five bits of the mantissa are left, so even a denormal e5m2's
+ * tie, 2^-17, and what follows it are numbers that float16 has. So are those of e4m3, whose
+ * smallest tie, 2^-10, is 2^-18 as 2^-8 of the value: float16 ends at 2^-24. */
+#define EIGHTH_ODD_BITS 18
+
+/* float16 bits of two vectors. */
+V_INLINE vu64 eighth_float16(const vu64 *pair, int few_bits) {
+    vu64 rounded[2] = {pair[0], pair[1]};
+    if (!few_bits) {
+        rounded[0] = round_to_odd(rounded[0], EIGHTH_ODD_BITS);
+        rounded[1] = round_to_odd(rounded[1], EIGHTH_ODD_BITS);
+    }
+    return float16_narrow(rounded);
+}
+
+#if defined(__AVX512VBMI__) && V_BYTES == 64
+#include "gpu/host/vec_eighth_table.h"
+#else
 /* The even bytes of each 16-bit lane to the first two vectors, the odd ones to the others. */
 V_INLINE void float8e5m2_widen(vu64 x, vu64 *out) {
     float16_widen((vu64)((vu16)x << 8), out);
@@ -29,46 +56,38 @@ V_INLINE void float8e4m3_widen_256(vu64 x, vu64 *out) {
     float16_widen((vu64)odd, out + 2);
 }
 
-/* Keeps the bits above the lowest count ones, the last of them also standing for the others. */
-V_INLINE vu64 round_to_odd(vu64 bits, unsigned int count) {
-    const uint32_t low = (UINT32_C(1) << count) - 1;
-    vu32 x = (vu32)bits;
-    return (vu64)((((x & low) + low) | x) & ~low);
+V_INLINE void float8e4m3_widen(vu64 x, vu64 *out) {
+    float8e4m3_widen_256(x, out);
+    V_UNROLL
+    for (size_t i = 0; i < 4; i++)
+        out[i] = (vu64)((vf32)out[i] * 256.0f);
 }
 
-/* float16 bits of two vectors whose last count bits only round. */
-V_INLINE vu64 float16_of_odd(const vu64 *pair, unsigned int count) {
-    const vu64 rounded[2] = {round_to_odd(pair[0], count), round_to_odd(pair[1], count)};
-    return float16_narrow(rounded);
-}
-
-/* Five bits of the mantissa are left, so even a denormal e5m2's tie, 2^-17, and what follows it
- * are numbers that float16 has. */
-V_INLINE vu16 float8e5m2_round(const vu64 *pair) {
-    vu16 h = (vu16)float16_of_odd(pair, 18);
+V_INLINE vu16 float8e5m2_round(const vu64 *pair, int few_bits) {
+    vu16 h = (vu16)eighth_float16(pair, few_bits);
     vu16 is_nan = (vu16)((vi16)(h & 0x7fff) > (vi16)v_all_u16(0x7c00));
     h = (vu16)v_select((vu64)is_nan, (vu64)v_all_u16(0x7e00), (vu64)h);
     return h + 0x7f + ((h >> 8) & 1);
 }
 
-V_INLINE vu64 float8e5m2_narrow(const vu64 *acc) {
-    vu16 even = float8e5m2_round(acc);
-    vu16 odd = float8e5m2_round(acc + 2);
+V_INLINE vu64 float8e5m2_narrow(const vu64 *acc, int few_bits) {
+    vu16 even = float8e5m2_round(acc, few_bits);
+    vu16 odd = float8e5m2_round(acc + 2, few_bits);
     return (vu64)((even >> 8) | (odd & 0xff00));
 }
 
-/* Of 2^-8 of the values; a result in the lower byte of each lane. Also five bits: the smallest tie,
- * 2^-10, is 2^-18 here, and float16 ends at 2^-24. */
-V_INLINE vu16 float8e4m3_round(const vu64 *pair) {
-    vu16 h = (vu16)float16_of_odd(pair, 18);
+/* Of 2^-8 of the values; a result in the lower byte of each lane. */
+V_INLINE vu16 float8e4m3_round(const vu64 *pair, int few_bits) {
+    vu16 h = (vu16)eighth_float16(pair, few_bits);
     vu16 body = h & 0x7fff;
     vu16 rounded = (body + 0x3f + ((body >> 7) & 1)) >> 7;
     vu16 is_nan = (vu16)((vi16)rounded > (vi16)v_all_u16(0x7e));
     return (vu16)v_select((vu64)is_nan, (vu64)v_all_u16(0x7f), (vu64)(rounded | ((h >> 8) & 0x80)));
 }
 
-V_INLINE vu64 float8e4m3_narrow_256(const vu64 *acc) {
-    return (vu64)(float8e4m3_round(acc) | (float8e4m3_round(acc + 2) << 8));
+V_INLINE vu64 float8e4m3_narrow_256(const vu64 *acc, int few_bits) {
+    return (vu64)(float8e4m3_round(acc, few_bits) | (float8e4m3_round(acc + 2, few_bits) << 8));
 }
+#endif
 
 #endif

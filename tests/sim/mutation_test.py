@@ -47,7 +47,8 @@ SECONDS = 120
 # What one source needs beyond the others.
 SOURCE_FLAGS = {
     "gpu/host/movers_avx2.c": ["-mavx2", "-mf16c"],
-    "gpu/host/movers_avx512.c": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl"],
+    "gpu/host/movers_avx512.c": ["-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl",
+                                    "-mavx512vbmi"],
 }
 
 # name, test, file, text, replacement
