@@ -6,12 +6,11 @@
 #define GPU_HOST_MOVER_JOBS_H
 
 #include "gpu/host/mover_loops.h"
+#include "gpu/host/mover_prefix.h"
 #include "gpu/host/movers.h"
 #include "shm_ipc/assert.h"
 
 #define LINE_BYTES 64
-/* Streams each way up to which the direct way is faster (README, measured figures). */
-#define DIRECT_STREAMS_MAX 12
 /* A job of up to this many bytes per buffer is direct: no set-up. */
 #define DIRECT_BYTES_MAX 1024
 /* The source of a fan-out is read from memory once, and from the first caches for the rest. */
@@ -68,28 +67,32 @@ static void reduce_blocked(const struct loop_functions *loop, const struct task 
     }
 }
 
-/* What the sources up to a destination's give, block by block. A result of the exclusive form is
- * written before the source of the same number is read: if that is the same buffer, and for
- * streamed stores, it waits in the upper half of the block. */
-struct prefix {
-    const struct loop_functions *loop;
-    const struct task *task;
-    int exclusive;
-    int divide; /* by the number of sources combined */
-    int scaled; /* sources have factors */
-    int stream;
-};
+/* Whether all destinations, those that are NULL excepted, have the same position in their lines,
+ * and so can be streamed to in whole vectors once the head, which must hold whole elements, is
+ * done. */
+static int same_phase(const struct task *task, size_t element_bytes, size_t *out_head) {
+    size_t gap = LINE_BYTES;
+    for (size_t k = 0; k < task->n_dst; k++) {
+        if (task->dst[k] == NULL)
+            continue;
+        if (gap < LINE_BYTES && line_gap(task->dst[k]) != gap)
+            return 0;
+        gap = line_gap(task->dst[k]);
+    }
+    *out_head = gap % LINE_BYTES;
+    return gap % element_bytes == 0;
+}
 
+/* A result of the exclusive form is written before the source of the same number is read: if that
+ * is the same buffer, and for streamed stores, it waits in the upper half of the block. */
 static void prefix_block(const struct prefix *p, size_t lo, size_t length) {
     unsigned char block[BLOCK_FORM_BYTES] __attribute__((aligned(LINE_BYTES)));
     unsigned char *const kept = block + BLOCK_FORM_BYTES / 2;
     const struct task *task = p->task;
     for (size_t k = 0; k < task->n_src; k++) {
-        const size_t combined = p->exclusive ? k : k + 1;
-        unsigned char *to = combined == 0 ? NULL : task->dst[k];
+        unsigned char *to = p->exclusive && k == 0 ? NULL : task->dst[k];
         const int waits = to != NULL && (p->stream || (p->exclusive && to == task->src[k]));
-        const struct ending end =
-            ending_of(p->divide ? (uint32_t)combined : 1, (uint32_t)combined, p->scaled);
+        const struct ending end = prefix_ending(p, k);
         if (!p->exclusive)
             p->loop->gather(block, task, k, k + 1, lo, length);
         if (to != NULL)
@@ -101,32 +104,36 @@ static void prefix_block(const struct prefix *p, size_t lo, size_t length) {
     }
 }
 
-static void prefix(const struct occl_reduce_job *job, const struct loop_functions *loop,
-                   const struct task *task, size_t bytes) {
-    const struct prefix p = {
-        .loop = loop,
+static void prefix_blocked(const struct prefix *p, size_t bytes) {
+    const size_t step = p->loop->half_block_bytes;
+    for (size_t lo = 0; lo < bytes; lo += step)
+        prefix_block(p, lo, bytes - lo < step ? bytes - lo : step);
+}
+
+static void prefix(const struct occl_reduce_job *job, size_t row, const struct task *task,
+                   size_t bytes) {
+    struct prefix p = {
+        .loop = &loop_table[row],
         .task = task,
         .exclusive = (job->flags & OCCL_MOVE_PREFIX_EXCLUSIVE) != 0,
         .scaled = job->redop == OCCL_RO_PREMULSUM,
         .divide = job->redop == OCCL_RO_AVG && job->divisor != 0,
         .stream = (job->flags & OCCL_MOVE_NONTEMPORAL) != 0,
     };
-    const size_t step = loop->half_block_bytes;
+    size_t head = 0;
     OCCL_ASSERT(job->n_dst == job->n_src);
-    for (size_t lo = 0; lo < bytes; lo += step)
-        prefix_block(&p, lo, bytes - lo < step ? bytes - lo : step);
+    if (task->n_src > DIRECT_STREAMS_MAX ||
+        (p.stream && !same_phase(task, occl_dtype_bytes(job->dtype), &head))) {
+        prefix_blocked(&p, bytes);
+    } else {
+        for (size_t k = 0; k < task->n_src; k++)
+            p.ends[k] = prefix_ending(&p, k);
+        head = head < bytes ? head : bytes;
+        prefix_table[row](&p, 0, head, 0);
+        prefix_table[row](&p, head, bytes, p.stream);
+    }
     if (p.stream)
         v_stream_end();
-}
-
-/* Whether all destinations have the same position in their lines, and so can be streamed to in
- * whole vectors once the head, which must hold whole elements, is done. */
-static int same_phase(const struct task *task, size_t element_bytes) {
-    size_t gap = line_gap(task->dst[0]);
-    for (size_t k = 1; k < task->n_dst; k++)
-        if (line_gap(task->dst[k]) != gap)
-            return 0;
-    return gap % element_bytes == 0;
 }
 
 static void reduce_plain(const struct occl_reduce_job *job, const struct loop_functions *loop,
@@ -137,8 +144,8 @@ static void reduce_plain(const struct occl_reduce_job *job, const struct loop_fu
         loop->direct(task, 0, bytes, 0);
         return;
     }
-    if (few && same_phase(task, occl_dtype_bytes(job->dtype))) {
-        size_t head = line_gap(task->dst[0]);
+    size_t head;
+    if (few && same_phase(task, occl_dtype_bytes(job->dtype), &head)) {
         loop->direct(task, 0, head, 0);
         loop->direct(task, head, bytes, 1);
     } else {
@@ -158,7 +165,6 @@ static void reduce(const struct occl_reduce_job *job) {
     OCCL_ASSERT(job->factors != NULL || job->redop != OCCL_RO_PREMULSUM);
     if (job->count == 0 || job->n_dst == 0)
         return;
-    const struct loop_functions *loop = &loop_table[row];
     const size_t bytes = job->count * occl_dtype_bytes(job->dtype);
     const struct task task = {
         .src = (const unsigned char *const *)job->src,
@@ -170,9 +176,9 @@ static void reduce(const struct occl_reduce_job *job) {
                          job->redop == OCCL_RO_PREMULSUM),
     };
     if ((job->flags & (OCCL_MOVE_PREFIX | OCCL_MOVE_PREFIX_EXCLUSIVE)) != 0)
-        prefix(job, loop, &task, bytes);
+        prefix(job, row, &task, bytes);
     else
-        reduce_plain(job, loop, &task, bytes);
+        reduce_plain(job, &loop_table[row], &task, bytes);
 }
 
 static void copy(const struct occl_copy_job *job) {

@@ -18,6 +18,11 @@
 #include "gpu/host/reduce.h"
 
 #define STRIP_VECTORS (V_BYTES < 64 ? 8 : 4)
+/* No less than two chunks, so forms of four vectors have more: their conversions are long chains of
+ * instructions, which overlap. */
+#define STRIP_VECTORS_MAX 8
+/* Streams each way up to which the direct way is faster (README, measured figures). */
+#define DIRECT_STREAMS_MAX 12
 /* A block on the stack, in the form; and the most user data in it. */
 #define BLOCK_FORM_BYTES 8192
 #define BLOCK_BYTES_MAX 4096
@@ -52,6 +57,11 @@ struct loop_functions {
     size_t half_block_bytes; /* user data whose form takes half of the room */
 };
 
+V_INLINE size_t form_chunks(enum form form) {
+    const size_t chunks = STRIP_VECTORS / form_vectors(form);
+    return chunks < 2 ? 2 : chunks;
+}
+
 V_INLINE vu64 factor_of(enum combine how, int scaled, const struct task *task, size_t k) {
     return scaled ? factor_lanes(how, task->factors[k]) : (vu64){0};
 }
@@ -60,7 +70,7 @@ V_INLINE vu64 factor_of(enum combine how, int scaled, const struct task *task, s
 V_INLINE void strip(enum form form, enum combine how, int scaled, int stream, size_t chunks,
                     const struct task *task, size_t offset) {
     const size_t vectors = form_vectors(form);
-    vu64 acc[STRIP_VECTORS];
+    vu64 acc[STRIP_VECTORS_MAX];
     vu64 x[FORM_VECTORS_MAX];
     const unsigned char *p = task->src[0] + offset;
     vu64 factor = factor_of(how, scaled, task, 0);
@@ -150,7 +160,7 @@ V_INLINE void strip_last(enum form form, enum combine how, int scaled, const str
 
 V_INLINE void direct(enum form form, enum combine how, int scaled, const struct task *task,
                      size_t lo, size_t hi, int stream) {
-    const size_t chunks = STRIP_VECTORS / form_vectors(form);
+    const size_t chunks = form_chunks(form);
     for (; hi - lo >= chunks * V_BYTES; lo += chunks * V_BYTES)
         strip(form, how, scaled, stream, chunks, task, lo);
     /* Less than a strip is not worth streaming. */
@@ -163,7 +173,7 @@ V_INLINE void gather_strip(enum form form, enum combine how, int scaled, size_t 
                            unsigned char *block, const struct task *task, size_t from, size_t to,
                            size_t offset) {
     const size_t vectors = form_vectors(form);
-    vu64 acc[STRIP_VECTORS];
+    vu64 acc[STRIP_VECTORS_MAX];
     vu64 x[FORM_VECTORS_MAX];
     size_t k = from;
     if (k == 0) {
@@ -222,7 +232,7 @@ V_INLINE void gather_last(enum form form, enum combine how, int scaled, unsigned
 V_INLINE void gather(enum form form, enum combine how, int scaled, unsigned char *block,
                      const struct task *task, size_t from, size_t to, size_t offset, size_t bytes) {
     const size_t vectors = form_vectors(form);
-    const size_t chunks = STRIP_VECTORS / vectors;
+    const size_t chunks = form_chunks(form);
     size_t done = 0;
     for (; bytes - done >= chunks * V_BYTES; done += chunks * V_BYTES)
         gather_strip(form, how, scaled, chunks, block + done * vectors, task, from, to,

@@ -17,7 +17,7 @@
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 enum {
-    SRC_MAX = 9,
+    SRC_MAX = 14,      /* more than go through registers */
     HALF_BLOCK = 2048, /* of user data: what the movers take at a time, or half of that */
     BYTES_MAX = 2 * HALF_BLOCK + 320,
     GUARD = 64,
@@ -81,7 +81,10 @@ static void check(struct data *d, const struct occl_movers *movers, size_t n_src
     unsigned char *out[SRC_MAX];
     for (size_t k = 0; k < n_src; k++) {
         unsigned char *from = d->src_room[k] + GUARD + (shift + 5 * k) % 64;
-        out[k] = way == WAY_IN ? from : d->dst_room[k] + GUARD + (3 * shift + k) % 64;
+        /* Streamed stores go another way where destinations lie differently in their lines. */
+        out[k] = way == WAY_IN
+                     ? from
+                     : d->dst_room[k] + GUARD + (3 * shift + (shift % 2 == 0 ? 0 : k)) % 64;
         memset(out[k] - GUARD, 0xa5, bytes + 2 * GUARD);
         memset(from - GUARD, 0xa5, bytes + 2 * GUARD);
         memcpy(from, d->source[k], bytes);
@@ -115,7 +118,7 @@ static void check(struct data *d, const struct occl_movers *movers, size_t n_src
 }
 
 static void check_row(struct data *d, const struct occl_movers *movers, size_t turn) {
-    static const size_t numbers[] = {1, 2, 3, 4, 7, SRC_MAX};
+    static const size_t numbers[] = {1, 2, 3, 4, 7, 9, SRC_MAX};
     static const size_t bytes[] = {16, 64, 144, 512, HALF_BLOCK - 16, HALF_BLOCK, 4096, 4352};
     for (size_t n = 0; n < COUNT_OF(numbers); n++)
         for (size_t s = 0; s < COUNT_OF(bytes); s++) {
