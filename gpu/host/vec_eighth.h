@@ -4,8 +4,8 @@
  * first rounded "to odd" to a few bits more than the result keeps, that is, it is cut off and its
  * last bit set if anything was lost. Such a number fits float16, and rounding it to nearest gives
  * what rounding the original would have given, since it lies on the same side of every tie. A
- * float32 of few bits (mover_average.h) needs no such care: rounding it to float16 never ends on a
- * tie that it was not on.
+ * float32 of few bits (mover_average.h) needs no such care: as a float16 it is never on a tie that
+ * it was not on.
  *
  * e5m2 is the upper byte of a float16. e4m3 has an exponent of four bits with another bias: moved
  * to the same place it is a float16 worth 2^-8 of the value, denormals included. Its largest number
@@ -15,26 +15,31 @@
 
 #include "gpu/host/vec_half.h"
 
-/* Keeps the bits above the lowest count ones, the last of them also standing for the others. */
-V_INLINE vu64 round_to_odd(vu64 bits, unsigned int count) {
-    const uint32_t low = (UINT32_C(1) << count) - 1;
-    vu32 x = (vu32)bits;
-    return (vu64)((((x & low) + low) | x) & ~low);
-}
-
 /* Bits of a float32 that only round. Five bits of the mantissa are left, so even a denormal e5m2's
  * tie, 2^-17, and what follows it are numbers that float16 has. So are those of e4m3, whose
  * smallest tie, 2^-10, is 2^-18 as 2^-8 of the value: float16 ends at 2^-24. */
 #define EIGHTH_ODD_BITS 18
+#define EIGHTH_ODD_LAST (UINT32_C(1) << EIGHTH_ODD_BITS)
 
-/* float16 bits of two vectors. */
+/* A float32 whose bits from the last that is kept on tell whether it is above, on or below a tie:
+ * the carry of the ones added below sets that bit if anything would be lost. */
+V_INLINE vu64 eighth_odd(vu64 bits, int few_bits) {
+    vu32 x = (vu32)bits;
+    return few_bits ? bits : (vu64)(x | ((x + (EIGHTH_ODD_LAST - 1)) & EIGHTH_ODD_LAST));
+}
+
+/* float16 bits of two vectors, for rounding to the 8-bit floats. What is beyond float16 may become
+ * its largest number, which is beyond the largest tie, too. */
 V_INLINE vu64 eighth_float16(const vu64 *pair, int few_bits) {
-    vu64 rounded[2] = {pair[0], pair[1]};
-    if (!few_bits) {
-        rounded[0] = round_to_odd(rounded[0], EIGHTH_ODD_BITS);
-        rounded[1] = round_to_odd(rounded[1], EIGHTH_ODD_BITS);
-    }
-    return float16_narrow(rounded);
+    vu64 odd[2] = {eighth_odd(pair[0], few_bits), eighth_odd(pair[1], few_bits)};
+#if defined(V_FLOAT16_CUT)
+    return float16_cut(odd);
+#else
+    const vu64 kept = (vu64)v_all_u32(few_bits ? UINT32_MAX : 0u - EIGHTH_ODD_LAST);
+    odd[0] &= kept;
+    odd[1] &= kept;
+    return float16_narrow(odd);
+#endif
 }
 
 #if defined(__AVX512VBMI__) && V_BYTES == 64

@@ -24,6 +24,7 @@ V_INLINE vu64 bfloat16_narrow(const vu64 *pair) {
 }
 
 #if defined(__AVX512F__) && V_BYTES == 64
+#define V_FLOAT16_CUT
 V_INLINE void float16_widen(vu64 x, vu64 *out_pair) {
     out_pair[0] = (vu64)_mm512_cvtph_ps(_mm512_castsi512_si256((__m512i)x));
     out_pair[1] = (vu64)_mm512_cvtph_ps(_mm512_extracti64x4_epi64((__m512i)x, 1));
@@ -43,7 +44,15 @@ V_INLINE vu64 float16_narrow(const vu64 *pair) {
     return (vu64)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 
+/* Rounded toward zero: the largest number instead of infinity. */
+V_INLINE vu64 float16_cut(const vu64 *pair) {
+    __m256i low = _mm512_cvtps_ph((__m512)pair[0], _MM_FROUND_TO_ZERO);
+    __m256i high = _mm512_cvtps_ph((__m512)pair[1], _MM_FROUND_TO_ZERO);
+    return (vu64)_mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
 #elif defined(__F16C__) && V_BYTES == 32
+#define V_FLOAT16_CUT
 V_INLINE void float16_widen(vu64 x, vu64 *out_pair) {
     out_pair[0] = (vu64)_mm256_cvtph_ps(_mm256_castsi256_si128((__m256i)x));
     out_pair[1] = (vu64)_mm256_cvtph_ps(_mm256_extracti128_si256((__m256i)x, 1));
@@ -60,6 +69,13 @@ V_INLINE void float16_load(const unsigned char *p, vu64 *out_pair) {
 V_INLINE vu64 float16_narrow(const vu64 *pair) {
     __m128i low = _mm256_cvtps_ph((__m256)pair[0], _MM_FROUND_TO_NEAREST_INT);
     __m128i high = _mm256_cvtps_ph((__m256)pair[1], _MM_FROUND_TO_NEAREST_INT);
+    return (vu64)_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
+/* Rounded toward zero: the largest number instead of infinity. */
+V_INLINE vu64 float16_cut(const vu64 *pair) {
+    __m128i low = _mm256_cvtps_ph((__m256)pair[0], _MM_FROUND_TO_ZERO);
+    __m128i high = _mm256_cvtps_ph((__m256)pair[1], _MM_FROUND_TO_ZERO);
     return (vu64)_mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
 }
 
