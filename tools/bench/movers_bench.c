@@ -2,11 +2,12 @@
 /* Measures the host data movers on one core: payload GB/s (bytes per buffer / time) of the reduce
  * and copy jobs, by type, operator, number of buffers and size, and the cost of tiny jobs.
  *
- *     movers_bench [--isa portable|avx2|avx512] [--quick] [--huge] [--filter TEXT] [--ratios]
+ *     movers_bench [--isa portable|avx2|avx512] [--quick] [--huge] [--filter TEXT]
+ *                  [--ratios [--prefix]]
  *
  * With --ratios, only how many times as long as the sum of float32 each type and operator takes for
  * 2, 4 and 8 buffers of 16 MiB. Each measurement has one of that sum right before it; printed are
- * the medians of the quotients.
+ * the medians of the quotients. With --prefix, of jobs of prefixes (scans) instead of plain ones.
  *
  * The slices of REPEATS rounds visit all variants in turn; printed are the median and the best.
  * "out" writes to other buffers, "in" in place, "nt" to other buffers with non-temporal stores. */
@@ -33,6 +34,7 @@ struct options {
     int quick;
     int huge;
     int ratios;
+    int prefix;
     const char *filter;
 };
 
@@ -55,9 +57,10 @@ struct variant {
     double seconds[REPEATS];
 };
 
+/* Of this thread on a core: others that share the machine take turns with it, and do not count. */
 static double now(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -229,6 +232,7 @@ static void measure_ratios(const struct occl_movers *movers, const struct option
                                                          OCCL_RO_SUM, (enum target)t);
                     struct variant v =
                         reduce_variant(movers, &buffers[c], dtype, redop, (enum target)t);
+                    v.reduce.flags |= options->prefix ? OCCL_MOVE_PREFIX : 0;
                     printf(" %5.2f", ratio(&unit, &v));
                 }
             printf("\n");
@@ -258,6 +262,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case 'r':
         options->ratios = 1;
         return 0;
+    case 'p':
+        options->prefix = 1;
+        return 0;
     case 'f':
         options->filter = arg;
         return 0;
@@ -272,6 +279,7 @@ int main(int argc, char **argv) {
         {"quick", 'q', NULL, 0, "only sums", 0},
         {"huge", 'h', NULL, 0, "huge pages", 0},
         {"ratios", 'r', NULL, 0, "only quotients to the sum of float32", 0},
+        {"prefix", 'p', NULL, 0, "with --ratios: of prefixes", 0},
         {"filter", 'f', "TEXT", 0, "only variants whose name contains TEXT", 0},
         {0}};
     static const struct argp parser = {known, parse, NULL, "Measures the host data movers.",
