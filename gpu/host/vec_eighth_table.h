@@ -10,16 +10,16 @@
 
 /* bfloat16 bits of the float8 with the bits i, 0 .. 127: normal ones are moved to their place, and
  * the exponent by the difference of the biases. e4m3 divided by 2^down. */
-#define E4M3_LEAST(i, down)                              \
-    ((i) == 1  ? 0x3b80 - ((down) << 7) - 0x80           \
-     : (i) < 4 ? 0x3b80 - ((down) << 7) + (((i)-2) << 6) \
-               : 0x3c00 - ((down) << 7) + (((i)-4) << 5))
+#define E4M3_LEAST(i, down)                            \
+    ((i) == 1  ? 0x3b80 - ((down) << 7) - 0x80         \
+     : (i) < 4 ? 0x3b80 - ((down) << 7) + ((i)-2) * 64 \
+               : 0x3c00 - ((down) << 7) + ((i)-4) * 32)
 #define E4M3_BITS(i, down)               \
     ((i) == 0      ? 0                   \
      : (i) < 8     ? E4M3_LEAST(i, down) \
      : (i) == 0x7f ? 0x7fc0              \
                    : ((i) << 4) + ((120 - (down)) << 7))
-#define E5M2_LEAST(i) ((i) == 1 ? 0x3780 : 0x3800 + (((i)-2) << 6))
+#define E5M2_LEAST(i) ((i) == 1 ? 0x3780 : 0x3800 + ((i)-2) * 64)
 #define E5M2_BITS(i)              \
     ((i) == 0     ? 0             \
      : (i) < 4    ? E5M2_LEAST(i) \
