@@ -228,7 +228,7 @@ static int put(struct work *w, const struct client_side *side, uint64_t offset, 
 }
 
 /* Both ways of a pair of members, one of whom may be in place: all is read before anything is
- * written. */
+ * written. Who gives nothing may have no buffer. */
 static int exchange_piece(struct work *w) {
     const uint32_t member[2] = {w->piece.src_first, w->piece.dst_first};
     const uint32_t block[2] = {w->piece.src_block, w->piece.dst_block};
@@ -237,6 +237,8 @@ static int exchange_piece(struct work *w) {
     for (uint32_t i = 0; status == OCCL_OK && i < 2; i++) {
         char *place = w->room + i * w->stride;
         const char *from;
+        if (bytes[i] == 0)
+            continue;
         status = fetch(w, &w->inputs[member[i]], src_offset(w, member[i], block[i]), bytes[i],
                        place, &from);
         void *to = place;
@@ -247,6 +249,8 @@ static int exchange_piece(struct work *w) {
     /* What member 0 of the pair gave goes to member 1, and back. */
     for (uint32_t i = 0; status == OCCL_OK && i < 2; i++) {
         uint32_t to = 1 - i;
+        if (bytes[i] == 0)
+            continue;
         status = put(w, &w->outputs[member[to]], dst_offset(w, member[to], block[to]), bytes[i],
                      w->room + i * w->stride);
     }

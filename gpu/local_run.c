@@ -178,16 +178,24 @@ static struct occl_step step_of(const struct occl_local_piece *piece) {
                               .dep_strand = OCCL_STEP_NONE};
 }
 
-/* What comes back is saved first: the place it comes from may be the one that is written to. */
+/* What comes back is saved first: the place it comes from may be the one that is written to. A way
+ * without bytes has no step: its members may have no buffers. */
 static uint32_t exchange_steps(const struct occl_local_piece *piece, struct occl_step steps[3]) {
-    steps[0] = steps[1] = steps[2] = step_of(piece);
-    steps[0].src_member = (uint16_t)piece->dst_first;
-    steps[0].src_chunk = piece->dst_block;
-    steps[0].dst_buffer = OCCL_BUFFER_SCRATCH;
-    steps[2].src_buffer = OCCL_BUFFER_SCRATCH;
-    steps[2].dst_member = (uint16_t)piece->src_first;
-    steps[2].dst_chunk = piece->src_block;
-    return 3;
+    struct occl_step save = step_of(piece), there = save, back = save;
+    uint32_t count = 0;
+    save.src_member = (uint16_t)piece->dst_first;
+    save.src_chunk = piece->dst_block;
+    save.dst_buffer = OCCL_BUFFER_SCRATCH;
+    back.src_buffer = OCCL_BUFFER_SCRATCH;
+    back.dst_member = (uint16_t)piece->src_first;
+    back.dst_chunk = piece->src_block;
+    if (piece->back_bytes > 0)
+        steps[count++] = save;
+    if (piece->bytes > 0)
+        steps[count++] = there;
+    if (piece->back_bytes > 0)
+        steps[count++] = back;
+    return count;
 }
 
 static int piece_run(struct local_env *env) {

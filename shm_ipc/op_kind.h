@@ -109,8 +109,8 @@ static inline int64_t occl_kind_in_place(const struct occl_kind_traits *traits, 
     bool is_root = occl_kind_is_root(traits, root, member);
     uint32_t send = is_root ? traits->send_root : traits->send_other;
     uint32_t recv = is_root ? traits->recv_root : traits->recv_other;
-    int64_t own = (int64_t)(member * block_bytes);
-    return send == recv ? 0 : send == OCCL_EXTENT_BLOCK ? own : -own;
+    uint64_t own = member * block_bytes; /* of kinds with several blocks; else it may wrap */
+    return send == recv ? 0 : (int64_t)(send == OCCL_EXTENT_BLOCK ? own : 0 - own);
 }
 
 /* A member's buffers: bytes, and in_place as above. */
@@ -143,10 +143,10 @@ static inline bool occl_kind_measure(const struct occl_kind_traits *traits, uint
     uint32_t send = is_root ? traits->send_root : traits->send_other;
     uint32_t recv = is_root ? traits->recv_root : traits->recv_other;
     if (!(traits->flags & OCCL_KIND_VECTOR)) {
-        int64_t own = (int64_t)(member * block_bytes);
+        uint64_t own = member * block_bytes;
         out->send_bytes = occl_extent_bytes(send, members, block_bytes);
         out->recv_bytes = occl_extent_bytes(recv, members, block_bytes);
-        out->in_place = send == recv ? 0 : send == OCCL_EXTENT_BLOCK ? own : -own;
+        out->in_place = send == recv ? 0 : (int64_t)(send == OCCL_EXTENT_BLOCK ? own : 0 - own);
         return true;
     }
     if (!occl_kind_vector_regular(traits, root, member, members, vector) ||

@@ -260,6 +260,45 @@ static void test_uneven_blocks_staged_for_the_daemon(void **state) {
     every_case(ANY_POINTER);
 }
 
+/* The last rank is in place, so that all pairs exchange their blocks; of the others only one gives
+ * something, once the lower, once the higher one. */
+static int only_one_way(struct world_rank *me) {
+    enum { N = 30000 };
+    int32_t *data = get(*(enum memory *)me->arg), *out = get(*(enum memory *)me->arg);
+    int last = me->size - 1;
+    WORLD_CHECK(data && out);
+    for (int giver = 0; giver < 2; giver++) {
+        size_t sends[3] = {0}, gets[3] = {0};
+        int taker = 1 - giver;
+        bool gives = me->rank == giver, takes = me->rank == taker, own = me->rank == last;
+        sends[taker] = gives ? N : 0;
+        gets[giver] = takes ? N : 0;
+        sends[last] = gets[last] = own ? N : 0;
+        for (int i = 0; i < N; i++) {
+            data[i] = me->rank * 1000000 + i;
+            out[i] = GUARD;
+        }
+        const int32_t *from = gives || own ? data : NULL;
+        int32_t *to = own ? data : takes ? out : NULL;
+        WORLD_OK(
+            occl_all_to_all_v(from, sends, NULL, to, gets, NULL, OCCL_INT32, me->comm, NULL, NULL));
+        for (int i = 0; i < N; i++)
+            WORLD_CHECK(out[i] == (takes ? giver * 1000000 + i : GUARD) &&
+                        data[i] == me->rank * 1000000 + i);
+    }
+    return 0;
+}
+
+static void test_exchanges_that_go_one_way(void **state) {
+    static enum memory memories[] = {ZERO_COPY, ANY_POINTER};
+    struct world w;
+    (void)state;
+    world_start(&w, NULL);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(world_run(&w, 3, only_one_way, &memories[i], 30), 0);
+    assert_int_equal(world_stop(&w), 0);
+}
+
 /* Ranks 1 and 3 disagree on what goes from one to the other; how much else there is decides the
  * path. */
 static int one_block_differs(struct world_rank *me) {
@@ -374,6 +413,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_uneven_blocks_by_the_daemon, world_use_ordered,
                                         world_use_usual),
         cmocka_unit_test_setup_teardown(test_uneven_blocks_staged_for_the_daemon, world_use_ordered,
+                                        world_use_usual),
+        cmocka_unit_test(test_exchanges_that_go_one_way),
+        cmocka_unit_test_setup_teardown(test_exchanges_that_go_one_way, world_use_ordered,
                                         world_use_usual),
         cmocka_unit_test(test_disagreement),
         cmocka_unit_test_setup_teardown(test_disagreement_by_the_daemon, world_use_ordered,

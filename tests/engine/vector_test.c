@@ -226,6 +226,41 @@ static void blocks_that_differ_are_named(void **state) {
     scene_close(&s);
 }
 
+/* Where somebody is in place, pairs of members exchange their blocks. Who gives nothing has no
+ * buffer, whichever of the two it is. */
+static void exchanges_go_one_way(void **state) {
+    struct scene s;
+    (void)state;
+    scene_open(&s);
+    for (uint32_t giver = 0; giver < RANKS; giver++) {
+        memset(s.data, 0, REGION_BYTES);
+        for (uint32_t r = 0; r < RANKS; r++) {
+            struct occl_sqe sqe = vector_sqe(s.comm, OCCL_OP_ALL_TO_ALL_V, r, 1 + giver, s.region);
+            uint64_t *v = vector_of(&s, r);
+            v[OCCL_VECTOR_SEND_COUNT * RANKS + 0] = r == giver ? COUNT : 0;
+            v[OCCL_VECTOR_SEND_COUNT * RANKS + 1] = r == giver ? COUNT : 0;
+            v[OCCL_VECTOR_SEND_AT * RANKS + 1] = r == giver ? COUNT : 0;
+            v[OCCL_VECTOR_RECV_COUNT * RANKS + giver] = COUNT;
+            if (r == giver) { /* in place, with its own block where the other's would be */
+                sqe.dst = sqe.src;
+                v[OCCL_VECTOR_RECV_AT * RANKS + giver] = giver * COUNT;
+            } else {
+                sqe.src = (struct occl_buffer_ref){OCCL_SPACE_NONE, 0, 0};
+            }
+            for (uint32_t i = 0; i < RANKS * COUNT; i++)
+                ((int32_t *)(void *)(s.data + SRC_AT(r)))[i] = (int32_t)(r * 100 + i);
+            fx_submit(&s.fx, s.comm, r, &sqe);
+        }
+        for (uint32_t r = 0; r < RANKS; r++)
+            fx_expect(&s.fx, s.comm, r, 1 + giver, OCCL_OK, OCCL_RANK_NONE);
+        uint32_t taker = 1 - giver;
+        const int32_t *out = (const void *)(s.data + DST_AT(taker));
+        for (uint32_t i = 0; i < COUNT; i++)
+            assert_int_equal(out[i], giver * 100 + taker * COUNT + i);
+    }
+    scene_close(&s);
+}
+
 /* What a kind does not have must be 0 in its entries. */
 static void fields_of_other_kinds(void **state) {
     struct scene s;
@@ -425,6 +460,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_bad_vector_is_refused),
         cmocka_unit_test(blocks_that_differ_are_named),
+        cmocka_unit_test(exchanges_go_one_way),
         cmocka_unit_test(fields_of_other_kinds),
         cmocka_unit_test(changed_while_it_is_used),
         cmocka_unit_test(lanes_execute_blocks_of_a_record),
