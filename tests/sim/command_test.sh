@@ -23,6 +23,7 @@ expect() {
 }
 
 expect sim_holds 0 "all invariants held" cluster --seed 3 --seeds 5 --faults delay,reorder
+expect sim_mismatch_holds 0 "all invariants held" cluster --seed 3 --nodes 1 --faults mismatch
 expect sim_ordered_hangs 1 "no progress: .*(seed 1)" cluster --seed 1 --ordered
 expect sim_equal_orders_complete 0 "all invariants held" cluster --seed 1 --ordered --same-order
 expect sim_sessions_hold 0 "all invariants held" sessions --seed 3 --seeds 5 --faults all

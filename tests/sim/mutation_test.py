@@ -25,10 +25,12 @@ def sources_in(folder, *others):
 
 
 SIM = ["tools/sim/%s.c" % name for name in
-       ("check", "cluster", "lane", "member", "node", "options", "programs", "rank", "workload")]
+       ("check", "cluster", "lane", "local", "member", "node", "options", "payload", "programs",
+        "rank", "shape", "workload")]
 SCHED = ["daemon/sched/%s.c" % name for name in ("sched", "share", "pool")]
-BASE = ["shm_ipc/record.c", "shm_ipc/datatype.c", "gpu/local_program.c", "fabric/sim.c"]
-HOST = (["tools/sim/options.c", "gpu/local_program.c"] +
+BASE = ["shm_ipc/record.c", "shm_ipc/datatype.c", "shm_ipc/op_kind.c", "gpu/local_program.c",
+        "gpu/local_run.c", "fabric/sim.c"]
+HOST = (["tools/sim/options.c", "gpu/local_program.c", "gpu/local_run.c"] +
         [name for name in sources_in("tools/sim") if os.path.basename(name).startswith("host")] +
         sources_in("daemon", "main.c") + sources_in("daemon/engine") + sources_in("daemon/sched") +
         sources_in("shm_ipc") + sources_in("gpu/host"))
@@ -137,23 +139,66 @@ MISTAKES = [
     ("a_run_is_reset_in_part", "cluster", "shm_ipc/record.c",
      "for (uint32_t i = 0; i < count; i++) {\n        struct occl_record *rec = occl_record_at(m,",
      "for (uint32_t i = 0; i < 1; i++) {\n        struct occl_record *rec = occl_record_at(m,"),
-    ("a_chunk_is_taken_again_too_early", "cluster", "tools/sim/member.c",
+    ("a_chunk_is_taken_again_too_early", "cluster", "tools/sim/payload.c",
      "              OCCL_FLAG_LEFT))\n            return false;",
      "              OCCL_FLAG_LEFT))\n            return true;"),
     ("a_run_is_left_too_early", "cluster", "tools/sim/member.c",
      "--m->rank->runs[index - OCCL_CLAIM_RUN_FIRST].remaining > 0)",
      "--m->rank->runs[index - OCCL_CLAIM_RUN_FIRST].remaining > 1)"),
     ("a_lane_is_not_waited_for", "cluster", "tools/sim/member.c",
-     "    if (occl_look32(&m->request->record->lanes_busy) != 0) {", "    if (0) {"),
+     "    if (occl_look32(&m->record->lanes_busy) != 0) {", "    if (0) {"),
     ("completed_twice", "cluster", "tools/sim/rank.c",
      "    request->status = status;\n",
      "    request->status = status;\n    if (op == 3 && rank->rank == 0)\n"
      "        sim_rank_complete(cluster, rank, op, status);\n"),
     ("matched_by_place_and_not_by_key", "cluster", "tools/sim/workload.c",
      "op->key.tag == key.tag &&", "1 &&"),
-    ("a_strand_is_skipped", "cluster", "gpu/local_program.c",
-     "    step.src_chunk = index;\n    step.dst_chunk = index;\n",
-     "    step.src_chunk = index;\n    step.dst_chunk = 0;\n"),
+    # kinds of ops
+    ("a_block_goes_to_another_place", "cluster", "gpu/local_run.c",
+     ".dst_chunk = piece->dst_block,", ".dst_chunk = 0,"),
+    ("a_root_does_not_wait_for_givers", "cluster", "shm_ipc/record.c",
+     "                if (bits & OCCL_FLAG_SOURCE) {", "                if (1) {"),
+    ("a_receiver_does_not_wait_for_its_source", "cluster", "shm_ipc/op_kind.c",
+     '{"scatter",        TYPED | SOURCE,', '{"scatter",        TYPED | ROOTED,'),
+    ("a_taken_place_is_off_by_one", "cluster", "gpu/local_program.h",
+     "OCCL_VECTOR_RECV_AT, block)", "OCCL_VECTOR_RECV_AT, block) + 8"),
+    ("a_given_place_is_off_by_one", "cluster", "gpu/local_program.h",
+     "OCCL_VECTOR_SEND_AT, block)", "OCCL_VECTOR_SEND_AT, block) + 8"),
+    ("a_scan_is_exclusive", "cluster", "gpu/local_program.c",
+     "        piece->flags |= OCCL_STEP_PREFIX;\n",
+     "        piece->flags |= OCCL_STEP_PREFIX | OCCL_STEP_EXCLUSIVE;\n"),
+    ("nobody_is_in_place", "cluster", "gpu/local_program.c",
+     "plan.exchanges = in_place && shape == OCCL_OP_ALL_TO_ALL;", "plan.exchanges = 0;"),
+    ("what_comes_back_is_not_saved", "cluster", "gpu/local_run.c",
+     "        steps[count++] = save;\n    if (piece->bytes > 0)\n"
+     "        steps[count++] = there;\n",
+     "        (void)0;\n    if (piece->bytes > 0)\n        steps[count++] = there;\n"
+     "    if (piece->back_bytes > 0)\n        steps[count++] = save;\n"),
+    ("a_way_without_bytes_needs_a_buffer", "cluster", "gpu/local_run.c",
+     "    if (piece->back_bytes > 0)\n        steps[count++] = save;",
+     "    steps[count++] = save;"),
+    ("vectors_that_differ_are_executed", "cluster", "tools/sim/member.c",
+     "    if (!differ && m->op->vectors != NULL)\n", "    if (0)\n"),
+    ("the_daemon_compares_no_descriptions", "cluster", "tools/sim/local.c",
+     "        agree = agree && occl_signature_differ(", "        agree = agree || occl_signature_differ("),
+    ("a_giver_is_read_where_it_was", "cluster", "tools/sim/local.c",
+     "        if (in_page(op, m))\n", "        if (0)\n"),
+    ("nothing_is_left_to_lanes", "cluster", "tools/sim/member.c",
+     "    if (nothing && !differ &&", "    if (0 &&"),
+    ("who_ended_alone_never_looks_back", "cluster", "tools/sim/member.c",
+     "    rank->owed = SIM_NOBODY;\n    look_at(&m, &look);\n",
+     "    rank->owed = SIM_NOBODY;\n    leave_place(&m);\n    return;\n    look_at(&m, &look);\n"),
+    ("who_owes_a_look_stays_for_ever", "cluster", "tools/sim/rank.c",
+     "        if (!rank->dead)\n            sim_member_settle(cluster, rank);\n", ""),
+    ("those_who_ended_alone_are_not_told", "cluster", "tools/sim/payload.c",
+     "(bits & OCCL_FLAG_IN_PAGE))\n            tell(m, index);", "0)\n            tell(m, index);"),
+    ("a_time_out_in_the_ring_frees_the_claim", "cluster", "tools/sim/node.c",
+     "            if (counted)\n", "            if (1)\n"),
+    ("a_time_out_in_the_ring_ends_one_member", "cluster", "tools/sim/node.c",
+     "    what->aborted_ns = node->cluster->now_ns;\n    end_op(op, OCCL_E_TIMEOUT);\n",
+     "    what->aborted_ns = node->cluster->now_ns;\n"
+     "    sim_rank_complete(node->cluster, &node->cluster->jobs[what->job].ranks[rank],\n"
+     "                      what->number, OCCL_E_TIMEOUT);\n"),
     # sessions of a daemon
     ("a_waiter_that_ends_is_kept", "sessions", "daemon/rendezvous.c",
      "    if (session->meetings == 0)\n        return;\n", "    if (1)\n        return;\n"),

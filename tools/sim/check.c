@@ -49,6 +49,26 @@ static void check_op(struct sim_cluster *cluster, const struct sim_node_op *op) 
     }
 }
 
+/* Whether two ends of one op go together. Who gave what others need, and ended before them, has
+ * succeeded whatever they come to. In an op that somebody describes differently, who ends alone
+ * sees that or not, and where each takes what he needs from the page, each ends for himself. A dead
+ * member ends an op that the daemon has for those who come, whatever had ended it before. */
+static bool agree(const struct sim_job *job, const struct sim_op *op, const struct sim_request *a,
+                  const struct sim_request *b) {
+    const struct occl_kind_traits *traits = occl_kind_traits(op->signature.kind);
+    if (a->status == b->status)
+        return true;
+    bool odd = op->odd_rank != SIM_NOBODY;
+    if (a->alone || b->alone)
+        return odd || (traits->flags & OCCL_KIND_CONTRIBUTES &&
+                       (!a->alone || a->status == OCCL_OK) && (!b->alone || b->status == OCCL_OK));
+    if (a->ring && b->ring && job->dead_rank >= 0)
+        return a->status != OCCL_OK && b->status != OCCL_OK;
+    bool mismatch = a->status == OCCL_E_MISMATCH || b->status == OCCL_E_MISMATCH;
+    bool each = traits->flags & (OCCL_KIND_SOURCE | OCCL_KIND_VECTOR);
+    return mismatch && each && odd && !a->ring;
+}
+
 /* Who entered an op on one node ends it as the others there do, the dead included. */
 static void check_agreement(struct sim_cluster *cluster, const struct sim_job *job) {
     for (uint32_t i = 0; i < cluster->options.ops; i++)
@@ -58,13 +78,30 @@ static void check_agreement(struct sim_cluster *cluster, const struct sim_job *j
                 const struct sim_request *request = &job->ranks[r].requests[i];
                 if (request->completions == 0 || request->refused)
                     continue;
-                if (first != NULL && first->status != request->status)
+                if (first != NULL && !agree(job, &job->ops[i], first, request))
                     sim_broken(cluster,
-                               "agreement: job %u op %u ends with %d at rank %u, %d before",
-                               job->number, i, request->status, r, first->status);
-                first = first != NULL ? first : request;
+                               "agreement: job %u op %u (%s) ends with %d at rank %u, %d before",
+                               job->number, i, occl_kind_traits(job->ops[i].signature.kind)->name,
+                               request->status, r, first->status);
+                if (first == NULL || first->alone) /* the others are compared with one of theirs */
+                    first = request;
             }
         }
+}
+
+/* Somebody hears of it when one rank describes an op differently, if nothing else ends the op. */
+static void check_odd(struct sim_cluster *cluster, const struct sim_job *job) {
+    for (uint32_t i = 0; i < cluster->options.ops; i++) {
+        bool heard = job->ops[i].odd_rank == SIM_NOBODY || job->dead_rank >= 0;
+        for (uint32_t r = 0; r < cluster->options.ranks; r++) {
+            const struct sim_request *request = &job->ranks[r].requests[i];
+            heard = heard || request->told || request->status != OCCL_OK;
+        }
+        if (!heard)
+            sim_broken(cluster, "unheard: rank %u describes job %u op %u (%s) differently",
+                       job->ops[i].odd_rank, job->number, i,
+                       occl_kind_traits(job->ops[i].signature.kind)->name);
+    }
 }
 
 /* The run in which the untagged stream of a job ends, as it must be: claimed by all its members
@@ -141,6 +178,7 @@ void sim_check_end(struct sim_cluster *cluster) {
     for (uint32_t j = 0; j < cluster->options.jobs; j++) {
         check_ranks(cluster, &cluster->jobs[j]);
         check_agreement(cluster, &cluster->jobs[j]);
+        check_odd(cluster, &cluster->jobs[j]);
     }
     for (uint32_t n = 0; n < cluster->options.nodes; n++)
         check_node(cluster, &cluster->nodes[n]);

@@ -104,6 +104,10 @@ static void dispatch(struct sim_cluster *cluster, const struct sim_event *e) {
         sim_node_poll(&cluster->nodes[job->ranks[e->b].node]);
         sim_node_ring(&cluster->nodes[job->ranks[e->b].node], &job->ops[e->c], e->b);
         return;
+    case SIM_EVENT_CANCEL:
+        sim_node_poll(&cluster->nodes[job->ranks[e->b].node]);
+        sim_node_cancel(&cluster->nodes[job->ranks[e->b].node], &job->ops[e->c], e->b);
+        return;
     case SIM_EVENT_LANE:
         sim_lane_run(&cluster->nodes[e->a]);
         return;
@@ -198,6 +202,11 @@ bool sim_cluster_run(const struct sim_options *options, uint64_t seed,
     out_result->ring_ops = cluster.ring_ops;
     out_result->direct_ops = cluster.direct_ops;
     out_result->timeouts = cluster.timeouts;
+    out_result->alone_ops = cluster.alone_ops;
+    out_result->mismatches = cluster.mismatches;
+    out_result->direct_kinds = cluster.direct_kinds;
+    out_result->local_kinds = cluster.local_kinds;
+    out_result->ring_kinds = cluster.ring_kinds;
     end_world(&cluster);
     memcpy(out_result->broken, cluster.broken, sizeof out_result->broken);
     return cluster.broken[0] == '\0';

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulated cluster: everything on one screen.
  *
- *   cluster ─┬─ jobs: their ops (workload.c) and ranks (rank.c: applications that submit and wait;
- *            │  member.c: what they do in a record)
- *            ├─ nodes: daemon of a node: arrival, tickets, pool, credits (node.c), lane (lane.c)
+ *   cluster ─┬─ jobs: their ops (workload.c), what these bring and give (shape.c), and ranks
+ *            │  (rank.c: applications that submit and wait; member.c: what they do in a record)
+ *            ├─ nodes: daemon of a node: arrival, tickets, pool, credits (node.c), lane (lane.c),
+ *            │  ops that stay on it (local.c)
  *            ├─ fabric world between the nodes
  *            └─ events on a virtual clock (cluster.c)
  *
@@ -30,7 +31,15 @@
 #define SIM_LINKS_MAX 8u
 #define SIM_DEPTH_MAX 4u
 
+#define SIM_NOBODY UINT32_MAX
+
 /* ---- jobs and ops ---- */
+enum sim_odd {
+    SIM_ODD_NONE = 0,
+    SIM_ODD_COUNT = 1,
+    SIM_ODD_ROOT = 2,
+    SIM_ODD_BLOCK = 3, /* one number of its vector */
+};
 struct sim_op {
     uint32_t number; /* in its job */
     uint32_t job;
@@ -42,8 +51,12 @@ struct sim_op {
     /* between nodes */
     enum occl_sim_shape shape;
     uint32_t chunks, depth, slot_bytes;
-    bool in_place;
-    bool direct;         /* on one node: what is small travels in the page */
+    uint64_t in_place_mask; /* ranks whose buffers are one, where they have two */
+    bool left_out;          /* whose receive buffer is optional has none */
+    bool direct;            /* on one node: what is small travels in the page */
+    uint64_t *vectors;   /* each rank's (vector.h), one after the other, of a kind that has them */
+    uint32_t odd_rank;   /* describes it differently; SIM_NOBODY: all agree */
+    enum sim_odd odd;    /* in what */
     uint64_t aborted_ns; /* when a member ended it, 0: none did */
 };
 
@@ -68,7 +81,12 @@ struct sim_item {
 
 /* One op at one rank. */
 struct sim_request {
-    int64_t *in, *out;
+    struct occl_signature signature; /* as this rank describes the op */
+    int64_t *in, *out;               /* NULL: it has none */
+    int64_t *rooms[2];               /* what they lie in */
+    uint64_t sends, receives;        /* elements */
+    int64_t shift; /* in place: where `in` begins, in elements counted from the receive buffer */
+    bool in_place;
     struct occl_record *record; /* NULL: through the ring, or left */
     uint64_t submitted_ns, deadline_ns;
     uint32_t completions; /* must end at exactly 1 when submitted */
@@ -77,6 +95,9 @@ struct sim_request {
     bool member;
     bool interrupted; /* while it aborted the op */
     bool refused;     /* its communicator had ended before */
+    bool ring;        /* the daemon has it */
+    bool alone;       /* it ended before others had come, and waited for nobody */
+    bool told;        /* after its end: somebody had described the op differently */
 };
 
 /* A piece of the page that a rank owns: in use until all members have left the op. */
@@ -112,6 +133,8 @@ struct sim_rank {
     struct sim_run runs[OCCL_RUNS];
     uint64_t busy_until_ns; /* thinks, or is stopped */
     uint64_t event_ns;      /* of the pending event, UINT64_MAX: none */
+    bool alone_row;         /* its last op of the untagged stream ended alone */
+    uint32_t owed;          /* op that it has ended without looking back; SIM_NOBODY: none */
     uint32_t *submitted;    /* op numbers in order of submission */
     uint32_t submitted_count;
     uint32_t head; /* ordered executor: first of these that is not complete */
@@ -165,6 +188,8 @@ struct sim_node_op {
     bool pooled, queued;
     /* execution */
     struct occl_local_plan plan; /* one node */
+    uint64_t *vector_room;       /* its copies of the members' vectors */
+    struct occl_local_vectors vectors;
     uint32_t strands_claimed, strands_done;
     struct occl_sim_program program; /* several nodes */
     struct occl_geometry geometry;
@@ -216,7 +241,8 @@ enum sim_event_kind {
     SIM_EVENT_DONE = 3,    /* a: job, b: rank, c: op: look whether it is complete */
     SIM_EVENT_EXECUTE = 4, /* a: job, b: node, c: op: all local members are in the record */
     SIM_EVENT_RING = 5,    /* a: job, b: rank, c: op: submitted through the ring */
-    SIM_EVENT_LANE = 6     /* a: node */
+    SIM_EVENT_LANE = 6,    /* a: node */
+    SIM_EVENT_CANCEL = 7   /* a: job, b: rank, c: op: the deadline of a ring op has passed */
 };
 struct sim_event {
     uint64_t at_ns, number;
@@ -236,12 +262,15 @@ struct sim_cluster {
     /* first broken invariant; empty: none */
     char broken[256];
     uint64_t visits, revocations, preemptions, ring_ops, direct_ops, timeouts;
+    uint64_t alone_ops, mismatches;
+    uint32_t direct_kinds, local_kinds, ring_kinds;
 };
 
 /* cluster.c */
 struct sim_result {
     uint64_t virtual_ns, events, visits, revocations, preemptions;
-    uint64_t ring_ops, direct_ops, timeouts; /* completions at members */
+    uint64_t ring_ops, direct_ops, timeouts, alone_ops, mismatches; /* completions at members */
+    uint32_t direct_kinds, local_kinds, ring_kinds; /* 1 << kind: came to a good end that way */
     char broken[256];
 };
 /* Runs one seed; true: all invariants held. Allocates; aborts without memory. */
@@ -257,9 +286,6 @@ void *sim_allocate(size_t count, size_t bytes); /* zeroed */
 /* workload.c */
 void sim_workload_make(struct sim_cluster *cluster);
 void sim_workload_free(struct sim_cluster *cluster);
-/* Value that a rank contributes, and the right result. */
-int64_t sim_input_at(const struct sim_op *op, uint32_t rank, uint64_t element);
-void sim_check_output(struct sim_cluster *cluster, const struct sim_op *op, struct sim_rank *rank);
 uint32_t sim_op_members(const struct sim_cluster *cluster, const struct sim_op *op, uint32_t node);
 /* Nodes on which it has members. */
 uint32_t sim_op_nodes(const struct sim_cluster *cluster, const struct sim_op *op);
@@ -268,6 +294,22 @@ uint32_t sim_op_member_rank(const struct sim_cluster *cluster, const struct sim_
                             uint32_t node, uint32_t member);
 /* Finds the op that a key names in a job; matching is by key alone. */
 struct sim_op *sim_op_of_key(struct sim_cluster *cluster, uint32_t job, struct occl_op_key key);
+
+/* shape.c: what the ranks of an op bring and get. Sizes and places are those of op_kind.h; what is
+ * right is told by a text of its own. */
+/* Draws the vectors of an op of a kind that has them, and what an odd rank describes otherwise. */
+void sim_shape_draw(struct sim_cluster *cluster, struct sim_op *op);
+/* Number of the rank in the op's kind, and of how many. */
+uint32_t sim_shape_member(const struct sim_op *op, uint32_t rank);
+uint32_t sim_shape_members(const struct sim_cluster *cluster, const struct sim_op *op);
+uint64_t *sim_shape_vector(const struct sim_cluster *cluster, const struct sim_op *op,
+                           uint32_t rank);
+/* Makes the buffers of a request and fills them. */
+void sim_shape_open(struct sim_cluster *cluster, const struct sim_op *op, struct sim_rank *rank);
+/* The op has ended at the rank with this status: looks at each element of its buffers, which are
+ * the application's from here on. */
+void sim_shape_check(struct sim_cluster *cluster, const struct sim_op *op, struct sim_rank *rank,
+                     int32_t status);
 
 /* rank.c */
 void sim_rank_start(struct sim_cluster *cluster, struct sim_rank *rank, uint64_t at_ns);
@@ -281,6 +323,12 @@ void sim_rank_complete(struct sim_cluster *cluster, struct sim_rank *rank, uint3
 void sim_member_submit(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op);
 /* Looks whether the op is decided, and does what a member has to do then. */
 void sim_member_look(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t op);
+/* Vector named by a line of a record: in the page, or in memory that the rank shares (payload.c).
+ */
+const uint64_t *sim_payload_vector(const struct sim_cluster *cluster, const struct sim_op *op,
+                                   const struct occl_records *page, const struct occl_line *line);
+/* Looks at an op that it has ended alone without a look at its peers, and leaves it. */
+void sim_member_settle(struct sim_cluster *cluster, struct sim_rank *rank);
 /* Dies in the middle of aborting an op, if it is in one that is open. */
 void sim_member_die_aborting(struct sim_cluster *cluster, struct sim_rank *rank);
 
@@ -292,11 +340,20 @@ void sim_node_open(struct sim_cluster *cluster, struct sim_node *node);
 void sim_node_close(struct sim_node *node);
 void sim_node_execute(struct sim_node *node, struct sim_op *op);
 void sim_node_ring(struct sim_node *node, struct sim_op *op, uint32_t rank);
+/* The deadline of a rank's ring op has passed. */
+void sim_node_cancel(struct sim_node *node, struct sim_op *op, uint32_t rank);
 void sim_node_poll(struct sim_node *node);
 void sim_node_fail_job(struct sim_node *node, uint32_t job, uint32_t rank);
 void sim_node_strands_done(struct sim_node_op *op);
 /* Tells the sender on this link how far it may send. */
 void sim_node_send_credit(struct sim_node_op *op, struct sim_link *link);
+
+/* local.c: an op whose members are all on this node, as a daemon takes it in and executes it */
+/* Makes the plan from what the members have said, in the record or through the ring. OCCL_OK, or
+ * OCCL_E_MISMATCH. */
+int sim_local_start(struct sim_node_op *op);
+/* One strand. */
+enum occl_exec_result sim_local_run(struct sim_node_op *op, struct occl_exec_report *report);
 
 /* lane.c */
 void sim_lane_run(struct sim_node *node);

@@ -10,26 +10,6 @@
 #define SWITCH_NS 100u
 #define VALUES_MAX 1024u /* of a slot: 8192 bytes */
 
-/* ---- movers ---- */
-static void reduce_int64(const struct occl_reduce_job *job) {
-    for (size_t e = 0; e < job->count; e++) {
-        int64_t sum = 0;
-        for (uint32_t i = 0; i < job->n_src; i++)
-            sum += ((const int64_t *)job->src[i])[e];
-        for (uint32_t i = 0; i < job->n_dst; i++)
-            ((int64_t *)job->dst[i])[e] = sum;
-    }
-}
-
-static void copy_bytes(const struct occl_copy_job *job) {
-    for (uint32_t i = 0; i < job->n_dst; i++)
-        if (job->dst[i] != job->src)
-            memcpy(job->dst[i], job->src, job->bytes);
-}
-
-static const struct occl_movers MOVERS = {
-    .isa = "simulated", .reduce = reduce_int64, .copy = copy_bytes};
-
 /* ---- surroundings of the executor ---- */
 static int has_data(void *env, uint32_t link, uint64_t message) {
     struct sim_node_op *op = (struct sim_node_op *)env;
@@ -161,33 +141,6 @@ static const struct occl_exec_ops OPS = {
 };
 
 /* ---- one slice of an op ---- */
-static enum occl_exec_result run_local(struct sim_node_op *op, struct occl_exec_report *report) {
-    struct sim_cluster *cluster = op->node->cluster;
-    const void *inputs[OCCL_LOCAL_RANKS_MAX];
-    void *outputs[OCCL_LOCAL_RANKS_MAX];
-    struct occl_local_buffers buffers = {inputs, outputs, NULL, 0};
-    uint32_t index = op->strands_claimed++;
-    /* A member has ended the op; whoever waits for its buffers waits for this look. */
-    if (op->in_record && occl_rec_kind(occl_look32(&op->record->state)) != OCCL_REC_LOCAL)
-        return OCCL_EXEC_DONE;
-    for (uint32_t m = 0; m < op->plan.member_count; m++) {
-        uint32_t rank = sim_op_member_rank(cluster, op->op, op->node->number, m);
-        struct sim_request *request =
-            &cluster->jobs[op->op->job].ranks[rank].requests[op->op->number];
-        inputs[m] = request->in;
-        outputs[m] = request->out;
-    }
-    report->slices = 1;
-    report->traffic_bytes = occl_local_strand_traffic(&op->plan, index);
-    if (op->in_record && occl_record_claim_strand(op->record, op->plan.strand_count, 0) != index)
-        sim_broken(cluster, "strand claimed twice: job %u op %u", op->op->job, op->op->number);
-    if (occl_local_strand_run(&op->plan, index, &MOVERS, &buffers) != OCCL_OK)
-        sim_broken(cluster, "strand failed: job %u op %u", op->op->job, op->op->number);
-    op->strands_done++;
-    op->phi++;
-    return op->strands_done == op->plan.strand_count ? OCCL_EXEC_DONE : OCCL_EXEC_BUDGET;
-}
-
 static enum occl_exec_result run_net(struct sim_node_op *op, struct occl_exec_report *report) {
     uint32_t strands = op->program.program.strand_count, done = 0;
     uint64_t phi = 0;
@@ -230,7 +183,7 @@ static enum occl_exec_result run_slice(struct sim_node_op *op, struct occl_exec_
     memset(report, 0, sizeof *report);
     if (op->node->cluster->options.ordered && !in_order(op))
         return OCCL_EXEC_BLOCKED;
-    return op->node_count == 1 ? run_local(op, report) : run_net(op, report);
+    return op->node_count == 1 ? sim_local_run(op, report) : run_net(op, report);
 }
 
 /* ---- visits ---- */
@@ -360,11 +313,11 @@ void sim_lane_wake(struct sim_node *node) {
 void sim_lane_enqueue(struct sim_node_op *op) {
     struct sim_node *node = op->node;
     struct occl_sched_stats stats;
-    struct occl_sched_op entry = {.job = node->sched_jobs[op->op->job],
-                                  .op_class = op->op->op_class,
-                                  .user = (uint64_t)op->op->job * node->cluster->options.ops +
-                                          op->op->number,
-                                  .cost_bytes = op->op->signature.count * 8};
+    struct occl_sched_op entry = {
+        .job = node->sched_jobs[op->op->job],
+        .op_class = op->op->op_class,
+        .user = (uint64_t)op->op->job * node->cluster->options.ops + op->op->number,
+        .cost_bytes = op->node_count == 1 ? op->plan.total_bytes : op->op->signature.count * 8};
     if (occl_sched_add(node->sched, &entry, node->cluster->now_ns, &op->sched_id) != OCCL_OK)
         sim_broken(node->cluster, "scheduler refused job %u op %u", op->op->job, op->op->number);
     op->queued = true;

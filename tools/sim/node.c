@@ -147,12 +147,20 @@ static void drop_overflow(struct sim_node *node, const struct sim_op *op) {
         occl_claim_overflow_drop(occl_claim_of(&node->pages[op->job], occl_place_of(op->key).slot));
 }
 
+static bool all_in_ring(const struct sim_node_op *op) {
+    return (uint32_t)__builtin_popcountll(op->ring_members) == op->members;
+}
+
 static void end_members(struct sim_node_op *op, int32_t status) {
     struct sim_cluster *cluster = op->node->cluster;
     struct sim_job *job = &cluster->jobs[op->op->job];
     struct occl_records *page = &op->node->pages[op->op->job];
     struct occl_place place = occl_place_of(op->op->key);
     uint32_t now;
+    /* An op that ends before all have come keeps its counts: else those would meet in a record. */
+    bool counted = all_in_ring(op) || op->node->job_failed[op->op->job];
+    if (op->ring_members != 0 && status == OCCL_OK)
+        cluster->ring_kinds |= 1u << op->op->signature.kind;
     if (op->in_record) {
         if (status == OCCL_OK &&
             !occl_record_decide(op->record, OCCL_REC_LOCAL, OCCL_REC_DONE, &now) &&
@@ -160,7 +168,9 @@ static void end_members(struct sim_node_op *op, int32_t status) {
             sim_broken(cluster, "record decided twice: job %u op %u", op->op->job, op->op->number);
         for (uint32_t m = 0; m < op->members; m++) {
             uint32_t rank = sim_op_member_rank(cluster, op->op, op->node->number, m);
-            if (job->ranks[rank].requests[op->op->number].completions > 0)
+            const struct sim_request *request = &job->ranks[rank].requests[op->op->number];
+            /* What a giver that has ended alone had was in the page: it is not touched. */
+            if (request->completions > 0 && !request->alone)
                 sim_broken(cluster, "buffers: job %u op %u ended at rank %u with a lane inside",
                            op->op->job, op->op->number, rank);
         }
@@ -170,7 +180,8 @@ static void end_members(struct sim_node_op *op, int32_t status) {
     for (uint32_t m = 0; m < op->members; m++) {
         uint32_t rank = sim_op_member_rank(cluster, op->op, op->node->number, m);
         if (op->ring_members >> m & 1) {
-            drop_overflow(op->node, op->op);
+            if (counted)
+                drop_overflow(op->node, op->op);
             sim_rank_complete(cluster, &job->ranks[rank], op->op->number, status);
         } else {
             sim_schedule(cluster, cluster->now_ns + WAKE_NS, SIM_EVENT_DONE, op->op->job, rank,
@@ -286,19 +297,23 @@ static void count_arrival(struct sim_node_op *op) {
     take_ticket(op, ticket);
 }
 
+static void start_local(struct sim_node_op *op) {
+    int status = sim_local_start(op);
+    if (status == OCCL_OK)
+        op->state = SIM_RUNNING;
+    if (status != OCCL_OK)
+        end_op(op, status);
+    else if (op->plan.strand_count > 0)
+        sim_lane_enqueue(op);
+    else
+        sim_node_strands_done(op);
+}
+
 /* All members of this node have submitted. */
 static void start_op(struct sim_node_op *op) {
     struct sim_node *node = op->node;
     if (op->node_count == 1) {
-        if (occl_local_plan_make(&op->op->signature,
-                                 op->op->shape == OCCL_SIM_PAIR ? 2 : op->members, false, NULL,
-                                 &op->plan) != OCCL_OK)
-            sim_broken(node->cluster, "plan refused: job %u op %u", op->op->job, op->op->number);
-        op->state = SIM_RUNNING;
-        if (op->plan.strand_count == 0)
-            sim_node_strands_done(op);
-        else
-            sim_lane_enqueue(op);
+        start_local(op);
         return;
     }
     if (occl_pool_request(node->pool, node->pool_comms[op->op->job], 1, index_of(node, op->op),
@@ -331,6 +346,14 @@ void sim_node_execute(struct sim_node *node, struct sim_op *what) {
     start_op(op);
 }
 
+/* A member comes to an op that has ended without it. The last one takes all counts along. */
+static void end_late(struct sim_node_op *op, uint32_t rank) {
+    for (uint32_t m = 0; all_in_ring(op) && m < op->members; m++)
+        drop_overflow(op->node, op->op);
+    sim_rank_complete(op->node->cluster, &op->node->cluster->jobs[op->op->job].ranks[rank],
+                      op->op->number, op->status);
+}
+
 void sim_node_ring(struct sim_node *node, struct sim_op *what, uint32_t rank) {
     struct sim_node_op *op = op_get(node, what);
     uint32_t member = 0;
@@ -343,8 +366,19 @@ void sim_node_ring(struct sim_node *node, struct sim_op *what, uint32_t rank) {
                           OCCL_E_PEER_FAILED);
         return;
     }
-    if ((uint32_t)__builtin_popcountll(op->ring_members) == op->members)
+    if (op->state == SIM_ENDED)
+        end_late(op, rank);
+    else if (all_in_ring(op))
         start_op(op);
+}
+
+void sim_node_cancel(struct sim_node *node, struct sim_op *what, uint32_t rank) {
+    struct sim_node_op *op = op_get(node, what);
+    const struct sim_job *job = &node->cluster->jobs[what->job];
+    if (job->ranks[rank].dead || job->ranks[rank].requests[what->number].completions > 0)
+        return;
+    what->aborted_ns = node->cluster->now_ns;
+    end_op(op, OCCL_E_TIMEOUT);
 }
 
 /* ---- failure of a job ---- */
@@ -542,6 +576,7 @@ static void free_op(struct sim_node_op *op) {
     for (uint32_t i = 0; i < op->link_count; i++)
         free(op->links[i].slots);
     occl_sim_program_free(&op->program);
+    free(op->vector_room);
     free(op);
 }
 

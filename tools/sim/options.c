@@ -28,8 +28,8 @@ static const char USAGE[] =
     "  --jobs N        jobs sharing the nodes, 1..16 (default 2)\n"
     "  --ops N         ops of each job, 1..512 (default 16)\n"
     "  --slots N       pooled run slots of a node; 0: enough for all (default 0)\n"
-    "  --faults LIST   of delay,reorder,slow,kill,stop,timeout and, for sessions, exec,garble,\n"
-    "                  quota,drain; or none, or all (default none)\n"
+    "  --faults LIST   of delay,reorder,slow,kill,stop,timeout, for clusters mismatch, and for\n"
+    "                  sessions exec,garble,quota,drain; or none, or all (default none)\n"
     "  --ordered       an executor that serves each rank strictly in order: it deadlocks\n"
     "  --same-order    all ranks submit in the same order\n"
     "  --verbose       one line a seed, and of sessions the trace and the daemon's log\n"
@@ -55,8 +55,8 @@ static bool parse_number(const char *name, const char *text, uint64_t least, uin
 }
 
 static bool parse_faults(const char *text, uint32_t *out_faults, char *out_message, size_t bytes) {
-    static const char *const NAMES[] = {"delay",   "reorder", "slow",   "kill",  "stop",
-                                        "timeout", "exec",    "garble", "quota", "drain"};
+    static const char *const NAMES[] = {"delay", "reorder", "slow",  "kill",  "stop",    "timeout",
+                                        "exec",  "garble",  "quota", "drain", "mismatch"};
     uint32_t faults = 0;
     while (*text != '\0') {
         size_t length = strcspn(text, ",");
@@ -69,7 +69,7 @@ static bool parse_faults(const char *text, uint32_t *out_faults, char *out_messa
         if (bit == 0 && !(length == 4 && strncmp(text, "none", 4) == 0)) {
             snprintf(out_message, bytes,
                      "--faults: expected delay, reorder, slow, kill, stop, timeout, exec, garble, "
-                     "quota, drain, all or none, found \"%.*s\"",
+                     "quota, drain, mismatch, all or none, found \"%.*s\"",
                      (int)length, text);
             return false;
         }

@@ -25,7 +25,8 @@ enum sim_fault {
     SIM_FAULT_GARBLE = 128,
     SIM_FAULT_QUOTA = 256,
     SIM_FAULT_DRAIN = 512,
-    SIM_FAULT_ALL = 1023,
+    SIM_FAULT_MISMATCH = 1024, /* clusters only: one rank describes an op differently */
+    SIM_FAULT_ALL = 2047,
 };
 
 struct sim_options {

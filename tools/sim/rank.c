@@ -15,32 +15,12 @@ static void go_on_at(struct sim_cluster *cluster, struct sim_rank *rank, uint64_
     sim_schedule(cluster, at_ns, SIM_EVENT_RANK, rank->job, rank->rank, 0);
 }
 
-static void make_buffers(struct sim_cluster *cluster, const struct sim_op *op,
-                         struct sim_rank *rank) {
-    struct sim_request *request = &rank->requests[op->number];
-    uint64_t count = op->signature.count;
-    bool reads = op->signature.kind == OCCL_OP_ALL_REDUCE ||
-                 (op->signature.kind == OCCL_OP_BROADCAST && rank->rank == op->signature.root) ||
-                 (op->signature.kind == OCCL_OP_RECV && rank->rank == op->source);
-    bool writes = op->signature.kind != OCCL_OP_RECV || rank->rank == op->destination;
-    (void)cluster;
-    if (reads)
-        request->in = (int64_t *)sim_allocate(count + 1, sizeof(int64_t));
-    if (writes)
-        request->out = reads && op->in_place ? request->in
-                                             : (int64_t *)sim_allocate(count + 1, sizeof(int64_t));
-    for (uint64_t e = 0; reads && e < count; e++)
-        request->in[e] = sim_input_at(op, rank->rank, e);
-    for (uint64_t e = 0; writes && request->out != request->in && e < count; e++)
-        request->out[e] = -1;
-}
-
 static void submit(struct sim_cluster *cluster, struct sim_rank *rank, uint32_t number) {
     struct sim_request *request = &rank->requests[number];
     request->submitted = true;
     request->submitted_ns = cluster->now_ns;
     rank->submitted[rank->submitted_count++] = number;
-    make_buffers(cluster, &cluster->jobs[rank->job].ops[number], rank);
+    sim_shape_open(cluster, &cluster->jobs[rank->job].ops[number], rank);
     sim_member_submit(cluster, rank, number);
 }
 
@@ -50,9 +30,13 @@ static void check_failure(struct sim_cluster *cluster, const struct sim_rank *ra
     const struct sim_job *job = &cluster->jobs[rank->job];
     uint64_t since = job->killed_ns, aborted_ns = job->ops[op].aborted_ns;
     bool timeout = request->status == OCCL_E_TIMEOUT && aborted_ns > 0;
+    bool mismatch = request->status == OCCL_E_MISMATCH && job->ops[op].odd_rank != SIM_NOBODY;
     since = aborted_ns > since ? aborted_ns : since;
     since = request->submitted_ns > since ? request->submitted_ns : since;
     cluster->timeouts += timeout;
+    cluster->mismatches += mismatch;
+    if (mismatch) /* it ends when the last one comes */
+        return;
     if (cluster->now_ns > since + FAILURE_BOUND_NS)
         sim_broken(cluster, "late: job %u op %u rank %u learned of the end after %llu us",
                    rank->job, op, rank->rank, (unsigned long long)(cluster->now_ns - since) / 1000);
@@ -72,10 +56,9 @@ void sim_rank_complete(struct sim_cluster *cluster, struct sim_rank *rank, uint3
         return;
     }
     request->status = status;
-    if (status == OCCL_OK)
-        sim_check_output(cluster, &cluster->jobs[rank->job].ops[op], rank);
-    else
+    if (status != OCCL_OK)
         check_failure(cluster, rank, op);
+    sim_shape_check(cluster, &cluster->jobs[rank->job].ops[op], rank, status);
     while (rank->head < rank->submitted_count &&
            rank->requests[rank->submitted[rank->head]].completions > 0)
         rank->head++;
@@ -93,8 +76,11 @@ void sim_rank_go_on(struct sim_cluster *cluster, struct sim_rank *rank) {
     if (rank->event_ns != cluster->now_ns) /* replaced by an earlier one */
         return;
     rank->event_ns = UINT64_MAX;
-    if (rank->dead || rank->at == rank->script_length)
+    if (rank->dead || rank->at == rank->script_length) {
+        if (!rank->dead)
+            sim_member_settle(cluster, rank);
         return;
+    }
     if (cluster->now_ns >= rank->stop_at_ns && rank->stop_for_ns > 0) {
         rank->busy_until_ns = cluster->now_ns + rank->stop_for_ns; /* SIGSTOP */
         rank->stop_for_ns = 0;

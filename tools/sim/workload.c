@@ -1,53 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the simulated applications do: ops, random orders, random waits without a cycle, and what
- * the right results are. */
+/* What the simulated applications do: ops, random orders, random waits without a cycle. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "tools/sim/cluster.h"
 
 #define ELEMENTS_SMALL_MAX 200u
 #define ELEMENTS_LARGE 9000u /* two local strands */
 
-/* ---- values ---- */
-static int64_t base_of(const struct sim_op *op, uint32_t rank) {
-    uint64_t x = ((uint64_t)op->job << 40 | (uint64_t)op->number << 20 | rank) + 1;
-    x *= 0x9e3779b97f4a7c15ull;
-    return (int64_t)(x >> 24);
-}
-
-int64_t sim_input_at(const struct sim_op *op, uint32_t rank, uint64_t element) {
-    return base_of(op, rank) + (int64_t)(element * (rank + 3));
-}
-
 static bool takes_part(const struct sim_op *op, uint32_t rank) {
     return op->key.peers == OCCL_PEERS_ALL || rank == op->source || rank == op->destination;
-}
-
-void sim_check_output(struct sim_cluster *cluster, const struct sim_op *op, struct sim_rank *rank) {
-    const struct sim_request *request = &rank->requests[op->number];
-    uint32_t root = op->signature.kind == OCCL_OP_BROADCAST ? op->signature.root : op->source;
-    int64_t base = 0, slope = 0;
-    if (request->out == NULL)
-        return;
-    for (uint32_t r = 0; r < cluster->options.ranks; r++)
-        if (op->signature.kind == OCCL_OP_ALL_REDUCE || r == root) {
-            base += base_of(op, r);
-            slope += r + 3;
-        }
-    for (uint64_t e = 0; e < op->signature.count; e++)
-        if (request->out[e] != base + (int64_t)e * slope) {
-            sim_broken(cluster, "result: job %u op %u rank %u element %llu is %lld, not %lld",
-                       op->job, op->number, rank->rank, (unsigned long long)e,
-                       (long long)request->out[e], (long long)(base + (int64_t)e * slope));
-            return;
-        }
-    for (uint64_t e = 0; !op->in_place && request->in != NULL && e < op->signature.count; e++)
-        if (request->in[e] != sim_input_at(op, rank->rank, e)) {
-            sim_broken(cluster, "input overwritten: job %u op %u rank %u", op->job, op->number,
-                       rank->rank);
-            return;
-        }
 }
 
 /* ---- who ---- */
@@ -90,27 +51,68 @@ static bool same_stream(const struct sim_op *a, const struct sim_op *b) {
     return a->key.peers == b->key.peers && a->key.tag == b->key.tag;
 }
 
-static void make_kind(struct sim_cluster *cluster, struct sim_op *op) {
+static void make_pair(struct sim_cluster *cluster, struct sim_op *op) {
+    struct seeded *s = &cluster->seeded;
+    uint32_t ranks = cluster->options.ranks;
+    op->signature.kind = OCCL_OP_RECV;
+    op->source = seeded_below(s, ranks);
+    op->destination = (op->source + 1 + seeded_below(s, ranks - 1)) % ranks;
+    op->signature.root = op->destination;
+    op->key.peers = op->source << 16 | op->destination;
+    op->shape = OCCL_SIM_PAIR;
+}
+
+/* Between nodes there are programs for these. */
+static void make_kind_between(struct sim_cluster *cluster, struct sim_op *op) {
     struct seeded *s = &cluster->seeded;
     uint32_t ranks = cluster->options.ranks, kind = seeded_below(s, 8);
-    op->key.peers = OCCL_PEERS_ALL;
-    op->signature.dtype = OCCL_DT_INT64;
     if (kind < 2 && ranks > 1) {
-        op->signature.kind = OCCL_OP_RECV;
-        op->source = seeded_below(s, ranks);
-        op->destination = (op->source + 1 + seeded_below(s, ranks - 1)) % ranks;
-        op->signature.root = op->destination;
-        op->key.peers = op->source << 16 | op->destination;
-        op->shape = OCCL_SIM_PAIR;
+        make_pair(cluster, op);
     } else if (kind < 4) {
         op->signature.kind = OCCL_OP_BROADCAST;
         op->signature.root = seeded_below(s, ranks);
         op->shape = OCCL_SIM_CHAIN_BROADCAST;
     } else {
         op->signature.kind = OCCL_OP_ALL_REDUCE;
-        op->signature.redop = OCCL_RO_SUM;
         op->shape = kind % 2 ? OCCL_SIM_TREE_ALL_REDUCE : OCCL_SIM_RING_ALL_REDUCE;
     }
+}
+
+/* On one node, any. */
+static void make_kind_local(struct sim_cluster *cluster, struct sim_op *op) {
+    struct seeded *s = &cluster->seeded;
+    uint32_t kind;
+    do
+        kind = 1 + seeded_below(s, OCCL_OP_LIMIT - 1);
+    while (occl_kind_traits(kind) == NULL);
+    op->signature.kind = (uint8_t)kind;
+    if (occl_kind_traits(kind)->flags & OCCL_KIND_ROOTED)
+        op->signature.root = seeded_below(s, cluster->options.ranks);
+    if (!(occl_kind_traits(kind)->flags & OCCL_KIND_PAIR))
+        return;
+    if (cluster->options.ranks > 1)
+        make_pair(cluster, op);
+    else
+        op->signature.kind = OCCL_OP_BARRIER;
+}
+
+static void make_count(struct sim_cluster *cluster, struct sim_op *op) {
+    struct seeded *s = &cluster->seeded;
+    const struct occl_kind_traits *t = occl_kind_traits(op->signature.kind);
+    uint32_t count = seeded_permille(s, 40) ? ELEMENTS_LARGE : seeded_below(s, ELEMENTS_SMALL_MAX);
+    bool many = t->send_root == OCCL_EXTENT_ALL || t->recv_root == OCCL_EXTENT_ALL;
+    op->slot_bytes = count == ELEMENTS_LARGE ? 8192u : 32u << seeded_below(s, 6);
+    if (many && (count == ELEMENTS_LARGE || seeded_permille(s, 700)))
+        count /= cluster->options.ranks; /* of each block */
+    if ((t->flags & (OCCL_KIND_TYPED | OCCL_KIND_VECTOR)) == OCCL_KIND_TYPED)
+        op->signature.count = count;
+}
+
+static bool lives_on_one_node(const struct sim_cluster *cluster, const struct sim_job *job) {
+    uint32_t nodes = 0;
+    for (uint32_t n = 0; n < cluster->options.nodes; n++)
+        nodes += job->first_rank[n] < job->first_rank[n + 1];
+    return nodes == 1;
 }
 
 static void make_op(struct sim_cluster *cluster, struct sim_job *job, uint32_t number) {
@@ -118,21 +120,31 @@ static void make_op(struct sim_cluster *cluster, struct sim_job *job, uint32_t n
     struct sim_op *op = &job->ops[number];
     op->number = number;
     op->job = job->number;
-    make_kind(cluster, op);
+    op->key.peers = OCCL_PEERS_ALL;
+    op->odd_rank = SIM_NOBODY;
+    if (lives_on_one_node(cluster, job))
+        make_kind_local(cluster, op);
+    else
+        make_kind_between(cluster, op);
+    const struct occl_kind_traits *traits = occl_kind_traits(op->signature.kind);
+    op->signature.dtype = traits->flags & OCCL_KIND_TYPED ? OCCL_DT_INT64 : 0;
+    op->signature.redop = traits->flags & OCCL_KIND_REDUCES ? OCCL_RO_SUM : 0;
     /* Tag 0 is the untagged stream; others collide now and then and then count instances. */
     op->key.tag = seeded_permille(s, job->untagged_permille)
                       ? 0
                       : 1 + seeded_below(s, cluster->options.ops * 2);
     for (uint32_t i = 0; i < number; i++)
         op->key.instance += same_stream(&job->ops[i], op);
-    op->signature.count =
-        seeded_permille(s, 40) ? ELEMENTS_LARGE : seeded_below(s, ELEMENTS_SMALL_MAX);
+    make_count(cluster, op);
     op->op_class = seeded_below(s, OCCL_SCHED_CLASSES);
     op->chunks = 1 + seeded_below(s, 6);
     op->depth = 2 + seeded_below(s, SIM_DEPTH_MAX - 1);
-    op->slot_bytes = op->signature.count == ELEMENTS_LARGE ? 8192u : 32u << seeded_below(s, 6);
-    op->in_place = seeded_permille(s, 300);
+    op->in_place_mask = seeded_permille(s, 300) ? seeded_next(s) | seeded_next(s) : 0;
     op->direct = seeded_permille(s, 600);
+    if (lives_on_one_node(cluster, job)) {
+        op->left_out = seeded_permille(s, 300);
+        sim_shape_draw(cluster, op);
+    }
 }
 
 static void shuffle(struct seeded *s, uint32_t *numbers, uint32_t count) {
@@ -185,6 +197,7 @@ static void make_rank(struct sim_cluster *cluster, struct sim_job *job, struct s
     rank->requests = (struct sim_request *)sim_allocate(ops, sizeof *rank->requests);
     rank->submitted = (uint32_t *)sim_allocate(ops, sizeof *rank->submitted);
     rank->stop_at_ns = rank->kill_at_ns = UINT64_MAX;
+    rank->owed = SIM_NOBODY;
     for (uint32_t i = 0; i < ops; i++) {
         rank->requests[i].member = takes_part(&job->ops[i], rank->rank);
         if (rank->requests[i].member)
@@ -223,8 +236,11 @@ static void make_job(struct sim_cluster *cluster, struct sim_job *job, uint32_t 
     job->job_weight = 1 + seeded_below(&cluster->seeded, 4);
     job->untagged_permille = seeded_permille(&cluster->seeded, 300) ? 700 : 125;
     job->dead_rank = -1;
+    /* One job in four lives on one of several nodes, between those that do not. */
+    uint32_t home =
+        seeded_permille(&cluster->seeded, 250) ? seeded_below(&cluster->seeded, nodes) : SIM_NOBODY;
     for (uint32_t n = 0; n <= nodes; n++)
-        job->first_rank[n] = n * ranks / nodes;
+        job->first_rank[n] = home == SIM_NOBODY ? n * ranks / nodes : n > home ? ranks : 0;
     for (uint32_t n = 0; n < nodes; n++)
         for (uint32_t r = job->first_rank[n]; r < job->first_rank[n + 1]; r++) {
             job->ranks[r].job = job->number;
@@ -260,15 +276,15 @@ void sim_workload_free(struct sim_cluster *cluster) {
         for (uint32_t r = 0; r < cluster->options.ranks; r++) {
             struct sim_rank *rank = &job->ranks[r];
             for (uint32_t i = 0; i < cluster->options.ops; i++) {
-                struct sim_request *request = &rank->requests[i];
-                if (request->out != request->in)
-                    free(request->out);
-                free(request->in);
+                free(rank->requests[i].rooms[0]);
+                free(rank->requests[i].rooms[1]);
             }
             free(rank->script);
             free(rank->requests);
             free(rank->submitted);
         }
+        for (uint32_t i = 0; i < cluster->options.ops; i++)
+            free(job->ops[i].vectors);
         free(job->ranks);
         free(job->ops);
     }
