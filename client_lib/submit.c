@@ -212,6 +212,17 @@ static void hand_over(struct client_op *op) {
     (void)client_watch(op); /* without a watcher the op runs when somebody waits for it */
 }
 
+/* Who has ended alone with a block that differs hears of it, too. */
+static void tell_givers(struct client_op *op, const struct occl_local_vectors *vectors) {
+    uint32_t sender, receiver;
+    for (uint64_t mask = op->look.alone_mask; mask; mask &= mask - 1) {
+        uint32_t member = (uint32_t)__builtin_ctzll(mask);
+        if (client_vectors_differ(op, vectors, op->look.ready_mask, member, &sender, &receiver))
+            client_tell_mismatch(op->comm, member, sender == member ? receiver : sender,
+                                 op->sig.kind, OCCL_FIELD_BLOCK);
+    }
+}
+
 bool client_decide_all(struct client_op *op) {
     uint32_t other, now;
     bool nothing = false;
@@ -242,7 +253,9 @@ bool client_decide_all(struct client_op *op) {
     op->look.state = now;
     if (won)
         client_wake(op);
-    if (won && field != OCCL_FIELD_NONE)
+    if (won && field == OCCL_FIELD_BLOCK)
+        tell_givers(op, vectors);
+    else if (won && field != OCCL_FIELD_NONE)
         client_tell_alone(op);
     return won && now == OCCL_REC_LOCAL;
 }

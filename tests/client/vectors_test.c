@@ -343,12 +343,34 @@ static int giver_differs(struct world_rank *me) {
     return 0;
 }
 
+/* Another giver's block is too large for the page: all have to come. One that has gone is told. */
+static int small_giver_differs(struct world_rank *me) {
+    enum { N = 40000 };
+    size_t counts[3] = {4, 5, N}, gives = me->rank == 1 ? 6 : counts[me->rank];
+    int32_t *data = calloc(N, 4), *all = calloc(N + 16, 4);
+    enum occl_result async = OCCL_SUCCESS;
+    enum occl_result result =
+        occl_gather_v(data, gives, all, counts, NULL, OCCL_INT32, 0, me->comm, NULL, NULL);
+    free(data);
+    free(all);
+    if (me->rank != 1) {
+        WORLD_CHECK(result == OCCL_ERROR_MISMATCH);
+        return 0;
+    }
+    for (double until = world_now() + 5; result == OCCL_SUCCESS && async == OCCL_SUCCESS;) {
+        WORLD_OK(occl_comm_get_async_error(me->comm, &async));
+        WORLD_CHECK(world_now() < until);
+    }
+    return 0;
+}
+
 static void test_disagreement(void **state) {
     struct world w;
     (void)state;
     world_start(&w, NULL);
     assert_int_equal(world_run(&w, 4, one_block_differs, NULL, 30), 0);
     assert_int_equal(world_run(&w, 2, giver_differs, NULL, 30), 0);
+    assert_int_equal(world_run(&w, 3, small_giver_differs, NULL, 30), 0);
     assert_int_equal(world_stop(&w), 0);
 }
 
