@@ -89,18 +89,23 @@ static void check_agreement(struct sim_cluster *cluster, const struct sim_job *j
         }
 }
 
-/* Somebody hears of it when one rank describes an op differently, if nothing else ends the op. */
+/* Somebody hears of it when one rank describes an op differently, if nothing else ends the op; and
+ * that rank itself, also if it ended alone before another found out. */
 static void check_odd(struct sim_cluster *cluster, const struct sim_job *job) {
     for (uint32_t i = 0; i < cluster->options.ops; i++) {
-        bool heard = job->ops[i].odd_rank == SIM_NOBODY || job->dead_rank >= 0;
+        const struct sim_op *op = &job->ops[i];
+        bool heard = false, found = false;
+        if (op->odd_rank == SIM_NOBODY || job->dead_rank >= 0)
+            continue;
         for (uint32_t r = 0; r < cluster->options.ranks; r++) {
             const struct sim_request *request = &job->ranks[r].requests[i];
             heard = heard || request->told || request->status != OCCL_OK;
+            found = found || request->status == OCCL_E_MISMATCH;
         }
-        if (!heard)
+        const struct sim_request *odd = &job->ranks[op->odd_rank].requests[i];
+        if (!heard || (found && odd->status == OCCL_OK && !odd->told))
             sim_broken(cluster, "unheard: rank %u describes job %u op %u (%s) differently",
-                       job->ops[i].odd_rank, job->number, i,
-                       occl_kind_traits(job->ops[i].signature.kind)->name);
+                       op->odd_rank, job->number, i, occl_kind_traits(op->signature.kind)->name);
     }
 }
 

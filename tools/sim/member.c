@@ -120,7 +120,7 @@ static void decide_all(const struct sim_member *m, struct occl_look *look) {
         look->state = now;
     wake(m);
     if (differ)
-        sim_payload_tell(m, look->alone_mask);
+        sim_payload_tell(m, look);
     if (look->state == OCCL_REC_LOCAL)
         sim_schedule(m->cluster, m->cluster->now_ns + DOORBELL_NS, SIM_EVENT_EXECUTE, m->rank->job,
                      m->rank->node, m->op->number);
@@ -256,7 +256,7 @@ void sim_member_settle(struct sim_cluster *cluster, struct sim_rank *rank) {
                              &other) != OCCL_FIELD_NONE) {
         expect_odd(&m);
         m.request->told = true;
-        sim_payload_tell(&m, look.alone_mask);
+        sim_payload_tell(&m, &look);
     }
     leave_place(&m);
 }

@@ -33,7 +33,7 @@ int sim_payload_result(const struct sim_member *m, const struct occl_look *look)
  * concerned in (OCCL_LOCAL_RANKS_MAX: all). *out_nothing: no block has an element. */
 bool sim_payload_vectors_differ(const struct sim_member *m, uint64_t mask, uint32_t mine,
                                 uint32_t *out_sender, uint32_t *out_receiver, bool *out_nothing);
-/* Who has ended alone, and described the op differently, is told, and whoever finds out. */
-void sim_payload_tell(const struct sim_member *m, uint64_t alone_mask);
+/* Who has ended alone, and described the op differently, is told. */
+void sim_payload_tell(const struct sim_member *m, const struct occl_look *look);
 
 #endif

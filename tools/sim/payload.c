@@ -162,13 +162,19 @@ static void tell(const struct sim_member *m, uint32_t index) {
     m->cluster->jobs[m->rank->job].ranks[rank].requests[m->op->number].told = true;
 }
 
-void sim_payload_tell(const struct sim_member *m, uint64_t alone_mask) {
+void sim_payload_tell(const struct sim_member *m, const struct occl_look *look) {
     const struct occl_line *mine = sim_member_line(m, m->line_index);
-    for (uint64_t mask = alone_mask & ~(1ull << m->line_index); mask; mask &= mask - 1) {
+    uint32_t sender, receiver;
+    bool nothing;
+    for (uint64_t mask = look->alone_mask & ~(1ull << m->line_index); mask; mask &= mask - 1) {
         uint32_t index = (uint32_t)__builtin_ctzll(mask);
         const struct occl_line *line = sim_member_line(m, index);
         uint32_t bits = occl_flag_bits_of(occl_look64(&line->flag), m->place.print);
-        if (occl_line_differ(mine, line) != OCCL_FIELD_NONE && (bits & OCCL_FLAG_IN_PAGE))
+        bool differs =
+            occl_line_differ(mine, line) != OCCL_FIELD_NONE ||
+            (m->op->vectors != NULL &&
+             sim_payload_vectors_differ(m, look->ready_mask, index, &sender, &receiver, &nothing));
+        if (differs && (bits & OCCL_FLAG_IN_PAGE))
             tell(m, index);
     }
 }
@@ -250,7 +256,7 @@ int sim_payload_result(const struct sim_member *m, const struct occl_look *look)
     uint32_t other;
     if (occl_record_mismatch(m->record, others & ~(1ull << m->line_index), m->line_index, &other) !=
         OCCL_FIELD_NONE) {
-        sim_payload_tell(m, look->alone_mask);
+        sim_payload_tell(m, look);
         return OCCL_E_MISMATCH;
     }
     bool whole = needs_source ? sources != 0 : sources == 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the ranks of an op bring and what they must get, kind by kind. Sizes and places come from
- * the table of kinds (op_kind.h, vector.h); the right values are told by result_at alone, from
+ * the table of kinds (op_kind.h, vector.h); the right values are told by result_of alone, from
  * which no other part of the simulator or of the code that it drives takes anything. */
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,17 @@
 #define GUARD 1u /* elements behind a buffer */
 
 /* ---- values ---- */
-static int64_t input_at(const struct sim_op *op, uint32_t rank, uint64_t element) {
+/* Values of consecutive elements: base, base + slope, ... */
+struct ramp {
+    int64_t base, slope;
+};
+
+/* What a rank brings, from this element of its send buffer on. */
+static struct ramp input_from(const struct sim_op *op, uint32_t rank, uint64_t element) {
     uint64_t x = ((uint64_t)op->job << 40 | (uint64_t)op->number << 20 | rank) + 1;
+    int64_t slope = rank + 3;
     x *= 0x9e3779b97f4a7c15ull;
-    return (int64_t)(x >> 24) + (int64_t)(element * (rank + 3));
+    return (struct ramp){(int64_t)(x >> 24) + (int64_t)element * slope, slope};
 }
 
 /* ---- who and where ---- */
@@ -71,40 +78,44 @@ static uint64_t received_at(const struct sim_cluster *cluster, const struct sim_
 }
 
 /* ---- the reference ---- */
-static int64_t sum_at(const struct sim_cluster *cluster, const struct sim_op *op, uint32_t ranks,
-                      uint32_t to, uint64_t element) {
-    int64_t sum = 0;
-    for (uint32_t r = 0; r < ranks; r++)
-        sum += input_at(op, r, sent_at(cluster, op, r, to) + element);
+/* What the first `ranks` have for `to`, added up. */
+static struct ramp sum_of(const struct sim_cluster *cluster, const struct sim_op *op,
+                          uint32_t ranks, uint32_t to) {
+    struct ramp sum = {0, 0};
+    for (uint32_t r = 0; r < ranks; r++) {
+        struct ramp one = input_from(op, r, sent_at(cluster, op, r, to));
+        sum.base += one.base;
+        sum.slope += one.slope;
+    }
     return sum;
 }
 
-/* Element of block `block` of what a rank gets. */
-static int64_t result_at(const struct sim_cluster *cluster, const struct sim_op *op, uint32_t rank,
-                         uint32_t block, uint64_t element) {
+/* Block `block` of what a rank gets. */
+static struct ramp result_of(const struct sim_cluster *cluster, const struct sim_op *op,
+                             uint32_t rank, uint32_t block) {
+    uint32_t root = op->signature.root;
     switch (op->signature.kind) {
     case OCCL_OP_RECV:
-        return input_at(op, op->source, element);
+        return input_from(op, op->source, 0);
     case OCCL_OP_BROADCAST:
-        return input_at(op, op->signature.root, element);
+        return input_from(op, root, 0);
     case OCCL_OP_SCATTER:
     case OCCL_OP_SCATTER_V:
-        return input_at(op, op->signature.root,
-                        sent_at(cluster, op, op->signature.root, rank) + element);
+        return input_from(op, root, sent_at(cluster, op, root, rank));
     case OCCL_OP_ALL_GATHER:
     case OCCL_OP_ALL_GATHER_V:
     case OCCL_OP_GATHER:
     case OCCL_OP_GATHER_V:
-        return input_at(op, block, element);
+        return input_from(op, block, 0);
     case OCCL_OP_ALL_TO_ALL:
     case OCCL_OP_ALL_TO_ALL_V:
-        return input_at(op, block, sent_at(cluster, op, block, rank) + element);
+        return input_from(op, block, sent_at(cluster, op, block, rank));
     case OCCL_OP_SCAN:
-        return sum_at(cluster, op, rank + 1, rank, element);
+        return sum_of(cluster, op, rank + 1, rank);
     case OCCL_OP_EXSCAN:
-        return sum_at(cluster, op, rank, rank, element);
+        return sum_of(cluster, op, rank, rank);
     default: /* all_reduce, reduce, reduce_scatter and its twin */
-        return sum_at(cluster, op, cluster->options.ranks, rank, element);
+        return sum_of(cluster, op, cluster->options.ranks, rank);
     }
 }
 
@@ -129,11 +140,13 @@ static void draw_places(struct seeded *s, uint64_t *counts, uint32_t n) {
 }
 
 /* What a block's length depends on: its sender, where that sends the same to all; its receiver,
- * where that gets the same from all; else both. Who is in place gets what he gives. */
+ * where that gets the same from all; else both. Who is in place gets what he gives. Some give
+ * nothing to anybody. */
 static void draw_vectors(struct sim_cluster *cluster, struct sim_op *op) {
     struct seeded *s = &cluster->seeded;
     uint32_t n = sim_shape_members(cluster, op);
     uint64_t of_one[OCCL_LOCAL_RANKS_MAX];
+    uint64_t silent = seeded_permille(s, 300) ? seeded_next(s) : 0;
     op->vectors = (uint64_t *)sim_allocate((size_t)n * OCCL_VECTOR_PARTS * n, sizeof(uint64_t));
     for (uint32_t i = 0; i < n; i++)
         of_one[i] = draw_length(s, n);
@@ -142,10 +155,14 @@ static void draw_vectors(struct sim_cluster *cluster, struct sim_op *op) {
             uint32_t gives = extent(op, &op->signature, i, false);
             uint32_t gets = extent(op, &op->signature, j, true);
             uint64_t count = gives == OCCL_EXTENT_BLOCK ? of_one[i] : of_one[j];
-            if (gives == OCCL_EXTENT_ALL && gets == OCCL_EXTENT_ALL)
-                count = i <= j || op->in_place_mask == 0
-                            ? draw_length(s, n)
-                            : vector_at(cluster, op, j, OCCL_VECTOR_SEND_COUNT, i);
+            bool same = (op->in_place_mask >> i | op->in_place_mask >> j) & 1;
+            if (gives == OCCL_EXTENT_ALL && gets == OCCL_EXTENT_ALL) {
+                count = silent >> i & 1 ? 0 : draw_length(s, n);
+                if (same && i > j)
+                    count = vector_at(cluster, op, j, OCCL_VECTOR_SEND_COUNT, i);
+                else if (same && silent >> j & 1)
+                    count = 0;
+            }
             if (gives == OCCL_EXTENT_NONE || gets == OCCL_EXTENT_NONE)
                 count = 0;
             sim_shape_vector(cluster, op, i)[OCCL_VECTOR_SEND_COUNT * n + j] = count;
@@ -224,10 +241,14 @@ static struct occl_signature signature_of(const struct sim_cluster *cluster,
 
 /* ---- buffers ---- */
 /* What the receive buffer holds before the op. */
-static int64_t before_at(const struct sim_op *op, const struct sim_request *request, uint32_t rank,
-                         uint64_t element) {
-    uint64_t in = element - (uint64_t)request->shift;
-    return request->in_place && in < request->sends ? input_at(op, rank, in) : UNWRITTEN;
+static void image_before(const struct sim_op *op, const struct sim_request *request, uint32_t rank,
+                         int64_t *out) {
+    struct ramp mine = input_from(op, rank, 0);
+    for (uint64_t e = 0; e < request->receives; e++)
+        out[e] = UNWRITTEN;
+    for (uint64_t e = 0; request->in_place && e < request->sends; e++)
+        if (e + (uint64_t)request->shift < request->receives)
+            out[e + (uint64_t)request->shift] = mine.base + (int64_t)e * mine.slope;
 }
 
 static void make_rooms(struct sim_request *request) {
@@ -272,8 +293,9 @@ void sim_shape_open(struct sim_cluster *cluster, const struct sim_op *op, struct
     make_rooms(request);
     for (uint64_t e = 0; request->out != NULL && e < request->receives + GUARD; e++)
         request->out[e] = UNWRITTEN;
+    struct ramp mine = input_from(op, rank->rank, 0);
     for (uint64_t e = 0; e < request->sends; e++)
-        request->in[e] = input_at(op, rank->rank, e);
+        request->in[e] = mine.base + (int64_t)e * mine.slope;
 }
 
 /* ---- the end ---- */
@@ -283,8 +305,9 @@ static void expect_results(const struct sim_cluster *cluster, const struct sim_o
     uint32_t blocks = all ? sim_shape_members(cluster, op) : 1;
     for (uint32_t b = 0; b < blocks; b++) {
         uint64_t count, at = received_at(cluster, op, rank, b, &count);
+        struct ramp result = result_of(cluster, op, rank, b);
         for (uint64_t e = 0; e < count; e++)
-            want[at + e] = result_at(cluster, op, rank, b, e);
+            want[at + e] = result.base + (int64_t)e * result.slope;
     }
 }
 
@@ -298,8 +321,7 @@ static void check_received(struct sim_cluster *cluster, const struct sim_op *op,
         rank->rank == op->odd_rank) /* what it asked for is nobody's reference */
         return;
     want = (int64_t *)sim_allocate(request->receives, sizeof *want);
-    for (uint64_t e = 0; e < request->receives; e++)
-        want[e] = before_at(op, request, rank->rank, e);
+    image_before(op, request, rank->rank, want);
     if (status == OCCL_OK)
         expect_results(cluster, op, rank->rank, want);
     for (uint64_t e = 0; e < request->receives; e++)
@@ -315,10 +337,11 @@ static void check_received(struct sim_cluster *cluster, const struct sim_op *op,
 void sim_shape_check(struct sim_cluster *cluster, const struct sim_op *op, struct sim_rank *rank,
                      int32_t status) {
     struct sim_request *request = &rank->requests[op->number];
+    struct ramp mine = input_from(op, rank->rank, 0);
     check_received(cluster, op, rank, status);
     for (uint64_t e = 0; e < request->sends; e++) {
         bool is_output = request->in_place && e + (uint64_t)request->shift < request->receives;
-        if (!is_output && request->in[e] != input_at(op, rank->rank, e)) {
+        if (!is_output && request->in[e] != mine.base + (int64_t)e * mine.slope) {
             sim_broken(cluster, "input overwritten: job %u op %u rank %u", op->job, op->number,
                        rank->rank);
             break;

@@ -139,7 +139,9 @@ static void make_op(struct sim_cluster *cluster, struct sim_job *job, uint32_t n
     op->op_class = seeded_below(s, OCCL_SCHED_CLASSES);
     op->chunks = 1 + seeded_below(s, 6);
     op->depth = 2 + seeded_below(s, SIM_DEPTH_MAX - 1);
-    op->in_place_mask = seeded_permille(s, 300) ? seeded_next(s) | seeded_next(s) : 0;
+    op->in_place_mask = 0;
+    if (seeded_permille(s, 300))
+        op->in_place_mask = seeded_permille(s, 500) ? UINT64_MAX : seeded_next(s);
     op->direct = seeded_permille(s, 600);
     if (lives_on_one_node(cluster, job)) {
         op->left_out = seeded_permille(s, 300);
