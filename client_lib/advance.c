@@ -31,14 +31,16 @@ void client_finish(struct client_op *op, int status, bool result_is_staged) {
     if (op->after_status < 0 && status == OCCL_E_ABORTED && op->about_rank == op->comm->rank)
         status = op->after_status; /* what the peers know as aborted by this rank */
     op->status = own_status(op, status);
-    if (op->nodes)
+    if (op->nodes) {
+        client_held_forget(op);
         client_after_end(op);
+    }
+    if (op->announced)
+        client_announce(op, false);
     if (op->path == CLIENT_PATH_NONE) { /* it went nowhere: alone, or its communicator has ended */
         if (op->status < 0)
             (void)client_explain(op);
     } else {
-        if (op->announced)
-            client_announce(op, false);
         if (client_refers(op))
             client_unrefer(op, result_is_staged && op->status == OCCL_OK);
         note_completion(op);

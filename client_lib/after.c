@@ -4,8 +4,12 @@
  * arrives only when the others have completed. Until then its peers see a rank that has not come.
  *
  * Each dependency is a node in the list of the op that is waited for. An op that completes takes
- * its list, under one lock for all; an op that nobody comes after does no more than look at a
- * counter behind a fence. */
+ * its list, under one lock for all, and rings the bell of each that is in it; an op that nobody
+ * comes after does no more than look at a counter behind a fence.
+ *
+ * Who moves on what an op comes after: whoever waits for that one itself; its watcher, if it has
+ * one; else whoever waits for the dependent op, or watches it, and sleeps on both (sleep.c). A
+ * thread that wants an op which such a sleeper has in hand says so and nudges the sleeper. */
 #include <stdlib.h>
 
 #include "client_lib/client.h"
@@ -56,6 +60,8 @@ int client_after_begin(struct client_op *op) {
     op->nodes = NULL;
     if (op->after_count == 0)
         return OCCL_OK;
+    occl_note32(&op->after_bell, 0); /* an op on the stack has come here as it was */
+    occl_note32(&op->after_sleepers, 0);
     op->nodes = calloc(op->after_count, sizeof *op->nodes); /* lives as long as the wait */
     if (!op->nodes)
         return client_fail(OCCL_E_NO_MEMORY, "no memory for an operation that comes after %u",
@@ -82,6 +88,12 @@ void client_after_end(struct client_op *op) {
     op->nodes = NULL;
 }
 
+/* after_lock is held. */
+static void ring(struct client_op *op) {
+    (void)occl_add32(&op->after_bell, 1);
+    (void)occl_word_wake(&op->after_bell, &op->after_sleepers, INT32_MAX);
+}
+
 void client_after_done(struct client_op *op) {
     occl_bell_fence(); /* its phase was published before */
     if (occl_look32(&op->come_after) == 0)
@@ -91,18 +103,29 @@ void client_after_done(struct client_op *op) {
         struct client_after *node = op->dependents;
         unlink_node(node);
         note_status(node->op, op->status);
-        /* The last thing that is done with it: its owner may go on at once. */
+        if (node->op->after_pending > 1)
+            client_held_next(node->op);
+        /* Its owner may go on at once, but not end it: client_after_end takes the lock. */
         occl_publish32(&node->op->after_pending, node->op->after_pending - 1);
+        ring(node->op);
     }
     pthread_mutex_unlock(&occl_lib.after_lock);
     client_watch_look(); /* it may be the watcher who sends them on their way */
 }
 
-/* The op that the node waits for; NULL: none, or somebody else has it in hand. */
-static struct client_op *hold_other(struct client_after *node) {
+void client_after_nudge(struct client_op *op) {
+    pthread_mutex_lock(&occl_lib.after_lock);
+    for (struct client_after *node = op->dependents; node; node = node->next)
+        ring(node->op);
+    pthread_mutex_unlock(&occl_lib.after_lock);
+    client_watch_look();
+}
+
+struct client_op *client_after_hold(struct client_after *node) {
     struct client_op *of = NULL;
     pthread_mutex_lock(&occl_lib.after_lock);
-    if (node->of && occl_observe32(&node->of->watched) == 0 && client_op_try_hold(node->of))
+    if (node->of && occl_look32(&node->of->watched) == 0 && occl_look32(&node->of->wanted) == 0 &&
+        client_op_try_hold(node->of))
         of = node->of;
     pthread_mutex_unlock(&occl_lib.after_lock);
     return of;
@@ -110,7 +133,7 @@ static struct client_op *hold_other(struct client_after *node) {
 
 bool client_after_look(struct client_op *op, bool may_execute) {
     for (uint32_t i = 0; i < op->after_count && occl_observe32(&op->after_pending) > 0; i++) {
-        struct client_op *of = hold_other(&op->nodes[i]);
+        struct client_op *of = client_after_hold(&op->nodes[i]);
         if (!of)
             continue;
         struct client_comm *comm = client_comm_of_op(of);

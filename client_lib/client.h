@@ -134,6 +134,8 @@ struct client_op {
     bool counted;               /* the completion descriptor counts it */
     bool cancel_sent;           /* to the daemon */
     struct client_after *nodes; /* after_count of them, while it is held back */
+    bool held_noted;            /* a line or the session page tells of it (held.c); after_lock */
+    uint64_t held_ticks;        /* since when, where the session page tells */
     uint32_t after_pending;     /* of them, not complete; after_lock, read without */
     int32_t after_status;       /* the first error of one */
     uint32_t why_not;           /* OCCL_SQE_*: what the daemon is told instead of the op */
@@ -156,6 +158,7 @@ struct client_op {
     struct client_op *next_free;
     struct client_op *next_in_comm, **prev_in_comm;
     struct client_op *next_watched;
+    struct client_op *next_held; /* after_lock */
     /* what a thread with an old handle or pointer may look at any time: from here on an op of the
      * pool is never cleared as a whole */
     uint32_t hold;    /* 1 while one thread advances the op */
@@ -164,6 +167,9 @@ struct client_op {
     uint32_t phase_sleepers;
     uint32_t index;
     uint32_t generation;
+    uint32_t wanted;                 /* threads that wait to have it in hand: others leave it */
+    uint32_t after_bell;             /* changes when something that it comes after has completed */
+    uint32_t after_sleepers;         /* on that */
     uint32_t come_after;             /* ops that come after this one: length of the list */
     struct client_after *dependents; /* after_lock */
     uint64_t *vector_room; /* NULL, or OCCL_VECTOR_NUMBERS_MAX numbers: kept for later ops */
@@ -298,6 +304,7 @@ struct client_library {
     uint32_t watch_wanted; /* published when the completion descriptor is there */
 
     pthread_mutex_t after_lock;
+    struct client_op *held; /* ops whose way is the ring, held back (held.c); after_lock */
     pthread_mutex_t ops_lock;
     struct client_op *op_chunks[CLIENT_OP_CHUNKS];
     uint32_t op_chunks_used;
@@ -505,6 +512,48 @@ void client_after_end(struct client_op *op);
 void client_after_done(struct client_op *op);
 /* Advances what a held-back op waits for. True when it may arrive, or has to end. */
 bool client_after_look(struct client_op *op, bool may_execute);
+/* The op that the node waits for, held; NULL: none, or somebody else has it in hand. */
+struct client_op *client_after_hold(struct client_after *node);
+/* Whoever sleeps until this op completes looks again who has it in hand. */
+void client_after_nudge(struct client_op *op);
+
+/* held.c: what `why` is told. Once the op has its place, if it is held back. */
+void client_held_note(struct client_op *op);
+/* Something that it comes after has completed, others are left. after_lock is held. */
+void client_held_next(struct client_op *op);
+/* Its turn has come, or it ends; before its record is left. */
+void client_held_forget(struct client_op *op);
+
+/* sleep.c: sleeping until any of several ops can go on, and what they come after. */
+#define CLIENT_SLEEP_OPS 48
+struct client_sleep {
+    struct client_wait_target {
+        struct occl_wait_place place;
+        const struct client_op *op;
+        uint32_t missing;           /* record: the member to come first; op->members: none */
+        struct occl_word_seen bell; /* ring */
+        uint64_t limit_ns;
+        uint32_t share_token;
+        bool metered; /* strands are left, but the job's share is used up */
+    } targets[CLIENT_SLEEP_OPS];
+    struct occl_word_seen bells[CLIENT_SLEEP_OPS];
+    struct occl_wait_place places[OCCL_PLACES_MAX];
+    /* Held for the time of the sleep, with a reference on their communicators. */
+    struct client_op *ops[CLIENT_SLEEP_OPS];
+    struct client_comm *comms[CLIENT_SLEEP_OPS];
+    uint32_t target_count, bell_count, place_count, op_count;
+    uint64_t limit_ns;
+    bool moved; /* something completed or went on: do not sleep */
+};
+void client_sleep_start(struct client_sleep *sleep, uint64_t limit_ns);
+/* Advances the op, which the caller holds, and what it comes after; what is not complete is slept
+ * on. False: the op is complete. */
+bool client_sleep_add(struct client_sleep *sleep, struct client_op *op);
+/* Takes over a hold, and a reference, until the sleep is over. False: there is no room. */
+bool client_sleep_keep(struct client_sleep *sleep, struct client_op *op, struct client_comm *comm);
+void client_sleep_place(struct client_sleep *sleep, const struct occl_wait_place *place);
+/* Sleeps, unless something moved, and gives back what it holds. */
+void client_sleep_end(struct client_sleep *sleep);
 
 /* submit.c: a held-back op's turn. why_not: OCCL_SQE_..., what the peers are told if after_status
  * is an error. */
@@ -620,6 +669,14 @@ static inline bool client_spins(const struct client_comm *comm) {
            occl_peek32(&job->node_ranks) <= occl_peek32(&job->node_cores) &&
            occl_peek32(&job->job_ranks) <= occl_peek32(&job->job_cores);
 }
+/* Before the op is advanced, so that what is seen afterwards is seen as a change; and after. */
+void client_wait_before(struct client_op *op, struct client_wait_target *out_target);
+void client_wait_after(const struct client_op *op, struct client_wait_target *target);
+/* The end of the record of a held-back op, whoever else arrives there. */
+struct occl_wait_place client_wait_on_record(struct client_wait_target *target);
+/* How long a thread that waits for the op may sleep: its deadline, give_up_ns (0: none), and
+ * OCCL_SLEEP_MAX_NS at most. */
+uint64_t client_sleep_limit(const struct client_op *op, uint64_t give_up_ns);
 /* Says in the record that this rank waits in the op, or no longer; the caller holds the op. */
 void client_announce(struct client_op *op, bool waiting);
 /* One step of patient polling where there is no word to sleep on. */

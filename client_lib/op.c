@@ -30,11 +30,12 @@ static int add_chunk(void) {
 }
 
 void client_ops_in_child(void) {
-    occl_lib.ops_free = NULL;
+    occl_lib.ops_free = occl_lib.held = NULL;
     for (uint32_t i = occl_lib.op_chunks_used * CLIENT_OP_CHUNK; i-- > 0;) {
         struct client_op *op = op_at(i);
         op->phase = CLIENT_OP_FREE;
         op->hold = op->watched = op->phase_sleepers = op->come_after = 0;
+        op->wanted = op->after_bell = op->after_sleepers = 0;
         op->dependents = NULL;
         op->generation = (op->generation & 0x7fffffffu) + 1;
         op->next_free = occl_lib.ops_free;

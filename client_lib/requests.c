@@ -3,8 +3,6 @@
 #include "client_lib/client.h"
 #include "client_lib/group.h"
 
-#define ANY_SLEEP_NS 1000000ull
-
 /* Ends a complete request and returns the op's result. The caller holds the op; the hold ends. */
 static int finish_request(struct client_op *op) {
     int status = op->status;
@@ -21,28 +19,51 @@ static int finish_request(struct client_op *op) {
     return status;
 }
 
+/* This thread waits to have the op in hand: its watcher says to the peers that the rank waits, and
+ * who holds it for the sake of another op lets it go. */
+static void want(struct client_op *op, struct client_op **wanted) {
+    if (*wanted)
+        return;
+    *wanted = op;
+    occl_add32(&op->wanted, 1);
+    if (occl_look32(&op->come_after))
+        client_after_nudge(op);
+}
+
+/* The watcher wakes who sleeps on what it has completed. */
+static uint64_t time_left(uint64_t give_up_ns) {
+    uint64_t now_ns = give_up_ns ? client_now_ns() : 0;
+    uint64_t left_ns = give_up_ns > now_ns ? give_up_ns - now_ns : 0;
+    return give_up_ns && left_ns < OCCL_SLEEP_MAX_NS ? left_ns : OCCL_SLEEP_MAX_NS;
+}
+
 /* Holds the op of a handle once more checked: it may have been finished meanwhile. */
 static struct client_op *hold(struct occl_request request, bool wait, uint64_t give_up_ns,
                               int *out_status) {
-    struct client_op *op = client_op_get(request);
+    struct client_op *op = client_op_get(request), *wanted = NULL;
     *out_status = OCCL_E_HANDLE;
     for (uint32_t round = 0; op; round++) {
         bool watched = occl_observe32(&op->watched) != 0;
         if (!watched && client_op_try_hold(op)) {
             if (client_op_get(request) == op && !occl_observe32(&op->watched))
-                return op;
+                break;
             client_op_unhold(op);
         } else if (!wait || (give_up_ns && client_now_ns() >= give_up_ns)) {
             *out_status = OCCL_PENDING;
-            return NULL;
+            op = NULL;
+            break;
         } else if (watched) {
-            (void)occl_word_sleep(&op->watched, 1, &op->phase_sleepers, ANY_SLEEP_NS);
+            want(op, &wanted);
+            (void)occl_word_sleep(&op->watched, 1, &op->phase_sleepers, time_left(give_up_ns));
         } else {
+            want(op, &wanted);
             client_nap(round);
         }
         op = client_op_get(request);
     }
-    return NULL;
+    if (wanted)
+        occl_add32(&wanted->wanted, UINT32_MAX);
+    return op;
 }
 
 /* The caller holds the op. Advances it until complete or the time is over. */
@@ -68,6 +89,8 @@ static int wait_held(struct client_op *op, uint64_t give_up_ns, bool wait) {
     if (done)
         return finish_request(op);
     client_op_unhold(op);
+    if (occl_peek32(&op->come_after)) /* whoever needs it for another op takes it over */
+        client_after_nudge(op);
     return OCCL_PENDING;
 }
 

@@ -426,7 +426,7 @@ static void start_run(struct client_op *op) {
     op->stage_in = op->stage_out = op->stage_vector = NULL;
     op->strand_count = 0;
     op->planned = op->brief = op->held_back = op->announced = op->owes_look = false;
-    op->counted = op->cancel_sent = false;
+    op->counted = op->cancel_sent = op->held_noted = false;
     op->nodes = NULL;
     op->after_pending = op->why_not = op->withdrawn = 0;
     op->after_status = OCCL_OK;
@@ -453,6 +453,7 @@ static void copy_again(struct client_op *op) {
 
 void client_submit_now(struct client_op *op, uint32_t why_not) {
     bool failed = op->after_status < 0;
+    client_held_forget(op);
     op->held_back = false;
     if (op->path == CLIENT_PATH_NONE) { /* alone in its communicator */
         if (!failed)
@@ -500,7 +501,9 @@ int client_submit(struct client_op *op) {
     if (status) {
         client_after_end(op);
         occl_note32(&op->phase, CLIENT_OP_INACTIVE);
-    } else if (op->path == CLIENT_PATH_RECORD && !op->held_back) {
+    } else if (op->held_back) {
+        client_held_note(op);
+    } else if (op->path == CLIENT_PATH_RECORD) {
         arrive(op);
     }
     return status;

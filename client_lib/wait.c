@@ -23,20 +23,9 @@ void client_nap(uint32_t round) {
         occl_clock_sleep_ns(&occl_lib.clock, NAP_NS);
 }
 
-/* What a waiter of an op waits for. */
-struct wait_target {
-    struct occl_wait_place place;
-    const struct client_op *op;
-    uint32_t missing;           /* record: the member to come first; op->members: none */
-    struct occl_word_seen bell; /* ring */
-    uint64_t limit_ns;
-    uint32_t share_token;
-    bool metered; /* strands are left, but the job's share is used up */
-};
-
 /* Another state than op->look saw, or that member came or was given up. */
 static bool record_changed(const void *what) {
-    const struct wait_target *target = what;
+    const struct client_wait_target *target = what;
     const struct client_op *op = target->op;
     if (target->missing < op->members) {
         uint64_t flag = occl_look64(&occl_line_at(op->rec, target->missing)->flag);
@@ -46,9 +35,16 @@ static bool record_changed(const void *what) {
     return occl_look32(&op->rec->state) != op->look.state;
 }
 
-/* Before the op is advanced: what is seen afterwards is seen as a change. */
-static void target_before(struct client_op *op, struct wait_target *out_target) {
+void client_wait_before(struct client_op *op, struct client_wait_target *out_target) {
     out_target->op = op;
+    out_target->missing = op->members;
+    out_target->metered = false;
+    if (op->held_back) { /* also one that has no record, because it is alone */
+        out_target->bell.word = &op->after_bell;
+        out_target->bell.seen = occl_look32(out_target->bell.word);
+        out_target->place = occl_wait_on_word(&out_target->bell, &op->after_sleepers);
+        return;
+    }
     if (op->path == CLIENT_PATH_RING) {
         out_target->bell.word = &occl_lib.page->cq_bell;
         out_target->bell.seen = occl_look32(out_target->bell.word);
@@ -58,6 +54,12 @@ static void target_before(struct client_op *op, struct wait_target *out_target) 
     out_target->share_token = occl_share_token(occl_lib.job);
     out_target->place =
         (struct occl_wait_place){record_changed, out_target, &op->rec->event, &op->rec->sleepers};
+}
+
+struct occl_wait_place client_wait_on_record(struct client_wait_target *target) {
+    struct occl_record *rec = target->op->rec;
+    target->missing = target->op->members;
+    return (struct occl_wait_place){record_changed, target, &rec->event, &rec->sleepers};
 }
 
 /* The member whose arrival alone decides the op, or op->members: its source, until it has come. */
@@ -76,9 +78,9 @@ static uint32_t missing_member(const struct client_op *op) {
     return source < op->members ? source : op->look.first_missing;
 }
 
-static void target_after(const struct client_op *op, struct wait_target *target) {
-    if (op->held_back && target->limit_ns > NAP_NS)
-        target->limit_ns = NAP_NS; /* nobody rings when what it comes after has completed */
+void client_wait_after(const struct client_op *op, struct client_wait_target *target) {
+    if (op->held_back)
+        return;
     if (op->path == CLIENT_PATH_RING) {
         if (occl_peek32(&op->ring_done) && target->limit_ns > SETTLE_SLEEP_NS)
             target->limit_ns = SETTLE_SLEEP_NS; /* refused: nobody rings when there is room */
@@ -91,7 +93,7 @@ static void target_after(const struct client_op *op, struct wait_target *target)
     target->metered = kind == OCCL_REC_LOCAL && !occl_share_may_run(occl_lib.job);
 }
 
-static uint64_t sleep_limit(const struct client_op *op, uint64_t give_up_ns) {
+uint64_t client_sleep_limit(const struct client_op *op, uint64_t give_up_ns) {
     uint64_t until = op->deadline_ns;
     if (give_up_ns && (!until || give_up_ns < until))
         until = give_up_ns;
@@ -168,6 +170,14 @@ static bool watch_place(const struct client_comm *comm, const struct occl_wait_p
     return false;
 }
 
+/* Apart, for its room on the stack. */
+static __attribute__((noinline)) void sleep_held_back(struct client_op *op, uint64_t give_up_ns) {
+    struct client_sleep sleep;
+    client_sleep_start(&sleep, client_sleep_limit(op, give_up_ns));
+    (void)client_sleep_add(&sleep, op); /* the caller looks again */
+    client_sleep_end(&sleep);
+}
+
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
     bool done = client_advance(op, true);
     if (done)
@@ -176,20 +186,27 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
     struct occl_waiter waiter;
     occl_waiter_start(&waiter);
     while (!done) {
-        struct wait_target target = {.metered = false};
+        struct client_wait_target target;
         bool about_to_sleep = waiter.spins >= policy.spin_steps && waiter.yields >= policy.yields;
-        target.limit_ns = about_to_sleep ? sleep_limit(op, give_up_ns) : OCCL_SLEEP_MAX_NS;
-        target_before(op, &target);
+        target.limit_ns = about_to_sleep ? client_sleep_limit(op, give_up_ns) : OCCL_SLEEP_MAX_NS;
+        bool was_held_back = op->held_back;
+        client_wait_before(op, &target);
         done = client_advance(op, true);
         if (done || (give_up_ns && about_to_sleep && client_now_ns() >= give_up_ns))
             break;
-        target_after(op, &target);
+        if (was_held_back && !op->held_back)
+            continue; /* it has just arrived: what is to be waited for is another place */
+        client_wait_after(op, &target);
         if (about_to_sleep)
             client_announce(op, true);
         /* Once the core has been given up, and before it is for long: a rank that never gets to
          * sleep, because its waits are short, must not hold up those that use tags. */
         if (about_to_sleep || waiter.yields == 1)
             client_tags_visit(op->comm);
+        if (about_to_sleep && op->held_back) {
+            sleep_held_back(op, give_up_ns);
+            continue;
+        }
         if (target.metered) {
             occl_share_wait(occl_lib.job, target.share_token, target.limit_ns);
             continue;

@@ -14,7 +14,8 @@
 #include "client_lib/client.h"
 
 /* Rounds without progress before the watcher sleeps; then it looks again every WATCH_SLEEP_NS, or
- * at once when an op is added. */
+ * at once when an op is added. Ops that come after others wake it: while it has no others, it
+ * sleeps as long as anybody. */
 #define EAGER_ROUNDS 32u
 #define WATCH_SLEEP_NS 1000000ull
 
@@ -22,7 +23,8 @@ struct client_watcher {
     pthread_mutex_t lock; /* the list */
     struct client_op *list;
     pthread_t thread;
-    struct occl_parker parker;
+    uint32_t bell; /* changes with each op that is added, and all that it does not see */
+    uint32_t bell_sleepers;
     uint32_t stop;
     int fd; /* completion descriptor, -1: not asked for */
 };
@@ -65,8 +67,8 @@ static void complete(struct client_watcher *watcher, struct client_op *op) {
             (void)!write(watcher->fd, &one, sizeof one);
         op->counted = true;
     }
-    occl_publish32(&op->watched, 0);
     client_op_unhold(op);
+    (void)occl_swap32(&op->watched, 0); /* Dekker with phase_sleepers */
     (void)occl_word_wake(&op->watched, &op->phase_sleepers, INT32_MAX);
 }
 
@@ -93,6 +95,7 @@ static bool look_at(struct client_watcher *watcher, struct client_op *op) {
         }
     }
     if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE) {
+        client_announce(op, occl_observe32(&op->wanted) > 0);
         client_op_unhold(op);
         return false;
     }
@@ -115,11 +118,48 @@ static bool look(struct client_watcher *watcher) {
     return progress;
 }
 
+static void ring(struct client_watcher *watcher) {
+    (void)occl_add32(&watcher->bell, 1);
+    (void)occl_word_wake(&watcher->bell, &watcher->bell_sleepers, INT32_MAX);
+}
+
+/* Adds the op to what the watcher sleeps on. False: it is not to be slept on, or cannot be. */
+static bool sleep_on(struct client_sleep *sleep, struct client_op *op) {
+    if (op->after_count == 0 || !client_op_try_hold(op))
+        return false;
+    struct client_comm *comm =
+        occl_observe32(&op->phase) == CLIENT_OP_ACTIVE ? client_comm_of_op(op) : NULL;
+    if (comm && client_sleep_keep(sleep, op, comm)) {
+        (void)client_sleep_add(sleep, op); /* if it is complete, the next look finds it */
+        return true;
+    }
+    if (comm)
+        client_comm_put(comm);
+    client_op_unhold(op);
+    return false;
+}
+
+static void sleep_once(struct client_watcher *watcher, const struct occl_word_seen *seen) {
+    struct client_sleep sleep;
+    struct occl_wait_place place = occl_wait_on_word(seen, &watcher->bell_sleepers);
+    pthread_mutex_lock(&watcher->lock);
+    struct client_op *op = watcher->list;
+    pthread_mutex_unlock(&watcher->lock);
+    client_sleep_start(&sleep, op ? OCCL_SLEEP_MAX_NS : UINT64_MAX);
+    client_sleep_place(&sleep, &place);
+    for (; op; op = op->next_watched) /* only this thread takes ops out */
+        if (!sleep_on(&sleep, op) && sleep.limit_ns > WATCH_SLEEP_NS)
+            sleep.limit_ns = WATCH_SLEEP_NS;
+    client_sleep_end(&sleep);
+}
+
 static void *watch(void *arg) {
     struct client_watcher *watcher = arg;
     uint32_t idle = 0;
     while (!occl_observe32(&watcher->stop)) {
-        uint32_t token = occl_parker_prepare(&watcher->parker);
+        struct occl_word_seen seen = {&watcher->bell, occl_look32(&watcher->bell)};
+        if (occl_observe32(&watcher->stop)) /* its bell may have been rung before this look */
+            break;
         if (look(watcher)) {
             idle = 0;
             continue;
@@ -130,7 +170,7 @@ static void *watch(void *arg) {
         if (!empty && idle++ < EAGER_ROUNDS)
             client_nap(0);
         else
-            occl_parker_park(&watcher->parker, token, empty ? UINT64_MAX : WATCH_SLEEP_NS);
+            sleep_once(watcher, &seen);
     }
     /* All communicators are closed, so every op is complete: their callbacks are still due. */
     while (look(watcher))
@@ -144,7 +184,6 @@ static int start(struct client_watcher **out_watcher) {
     if (!watcher)
         return client_fail(OCCL_E_NO_MEMORY, "no memory for the watcher");
     pthread_mutex_init(&watcher->lock, NULL);
-    occl_parker_init(&watcher->parker);
     watcher->fd = -1;
     sigset_t all, before;
     sigfillset(&all);
@@ -187,7 +226,7 @@ int client_watch(struct client_op *op) {
     op->next_watched = watcher->list;
     watcher->list = op;
     pthread_mutex_unlock(&watcher->lock);
-    (void)occl_parker_wake(&watcher->parker);
+    ring(watcher);
     return OCCL_OK;
 }
 
@@ -205,7 +244,7 @@ void client_watch_consumed(struct client_op *op) {
 void client_watch_look(void) {
     pthread_mutex_lock(&occl_lib.watch_start);
     if (occl_lib.watcher)
-        (void)occl_parker_wake(&occl_lib.watcher->parker);
+        ring(occl_lib.watcher);
     pthread_mutex_unlock(&occl_lib.watch_start);
 }
 
@@ -214,7 +253,7 @@ void client_watch_stop(void) {
     if (!watcher)
         return;
     occl_publish32(&watcher->stop, 1);
-    (void)occl_parker_wake(&watcher->parker);
+    ring(watcher);
     pthread_join(watcher->thread, NULL);
     if (watcher->fd >= 0)
         (void)close(watcher->fd);

@@ -43,15 +43,49 @@ static const char *state_word(const struct occl_op_view *op) {
 }
 
 static void step_text(const struct occl_op_view *op, char *out_text, uint32_t bytes) {
-    if (op->state == 0)
+    char ranks[200];
+    occl_opview_ranges(op->held_mask, ranks, sizeof ranks);
+    if (op->state == 0 && op->held_mask)
+        (void)snprintf(out_text, bytes, "waits for members; held back: %s", ranks);
+    else if (op->state == 0)
         (void)snprintf(out_text, bytes, "waits for members");
     else
         (void)snprintf(out_text, bytes, "strands %u done, %u taken", op->strands_done, op->strands);
 }
 
+/* Members that have submitted it, after another op of theirs that is not complete. */
+static json_t *held_back(const struct occl_admin_request *request, const struct occl_op_view *op) {
+    const struct occl_op_list *list = &request->view.list;
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < op->held_count; i++) {
+        const struct occl_held_view *held = &list->helds[op->held_first + i];
+        json_t *object = json_object();
+        json_t *after = held->after_comm ? json_object() : json_null();
+        char text[720];
+        if (held->after_comm) {
+            bool known = held->after != OCCL_OP_UNKNOWN;
+            occl_admin_put_text(after, "comm", held->after_comm->name);
+            occl_admin_put_number(after, "comm_uid", held->after_comm->uid);
+            occl_admin_put_number(after, "tag", held->after_key.tag);
+            occl_admin_put_number(after, "instance", held->after_key.instance);
+            occl_admin_put_text(after, "kind",
+                                known ? occl_opview_kind(list->ops[held->after].signature.kind)
+                                      : "");
+        }
+        occl_why_held_text(list, op, held, text, sizeof text);
+        occl_admin_put_number(object, "rank", held->rank);
+        occl_admin_put_number(object, "age_ns", occl_admin_age(request->daemon, held->since_ns));
+        occl_admin_put_number(object, "ops", held->count);
+        occl_admin_put(object, "after", after);
+        occl_admin_put_text(object, "text", text);
+        (void)json_array_append_new(array, object);
+    }
+    return array;
+}
+
 json_t *occl_admin_op(const struct occl_admin_request *request, const struct occl_op_view *op) {
     const struct occl_signature *sig = &op->signature;
-    char step[64];
+    char step[256];
     uint64_t bytes = 0;
     json_t *object = json_object();
     uint64_t age = occl_admin_age(request->daemon, op->since_ns);
@@ -75,6 +109,7 @@ json_t *occl_admin_op(const struct occl_admin_request *request, const struct occ
     occl_admin_put_text(object, "state", state_word(op));
     occl_admin_put_text(object, "path", op->in_record ? "record" : "daemon");
     put_masks(object, op);
+    occl_admin_put(object, "held_back", held_back(request, op));
     occl_admin_put_number(object, "age_ns", age);
     occl_admin_put_number(object, "since_ns", occl_clock_wall_ns(request->daemon->clock) - age);
     occl_admin_put_number(object, "preemptions", op->preemptions);

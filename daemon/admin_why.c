@@ -20,8 +20,9 @@ enum stage { STAGE_WAITS, STAGE_CYCLES, STAGE_FORMING, STAGE_FAILURES };
 /* ---- culprits: each process once with each verdict ---- */
 
 static uint32_t verdict_bit(const char *verdict) {
-    static const char *const words[] = {"late",    "stopped", "unkillable", "dead",    "left",
-                                        "waiting", "cycle",   "absent",     "revoked", "aborted"};
+    static const char *const words[] = {"late",    "stopped", "unkillable", "dead",
+                                        "left",    "waiting", "cycle",      "absent",
+                                        "revoked", "aborted", "held_back"};
     for (uint32_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i], verdict) == 0)
             return 1u << i;
@@ -137,10 +138,25 @@ static json_t *late_of(struct occl_admin_request *request, const struct occl_com
     why->comm = comm;
     if (!why->late[rank]) {
         occl_why_rank(&request->view.graph, comm, rank, &late);
-        occl_why_rank_text(&late, occl_loop_now_ns(request->daemon->loop), text, sizeof text);
+        occl_why_rank_text(&late, &request->view.list, occl_loop_now_ns(request->daemon->loop),
+                           text, sizeof text);
         why->late[rank] = late_object(request, &late, text);
     }
     return why->late[rank];
+}
+
+/* Of a rank that the op misses, or that holds it; the caller owns a reference. What is said of one
+ * that is held back is of this op alone. */
+static json_t *missing_object(struct occl_admin_request *request, const struct occl_op_view *op,
+                              uint32_t rank) {
+    struct occl_late_view late;
+    char text[1024];
+    if (!occl_opheld_of(&request->view.list, op, rank))
+        return json_incref(late_of(request, op->comm, rank));
+    occl_why_missing(&request->view.graph, op, rank, &late);
+    occl_why_rank_text(&late, &request->view.list, occl_loop_now_ns(request->daemon->loop), text,
+                       sizeof text);
+    return late_object(request, &late, text);
 }
 
 static const char *text_in(const json_t *object, const char *key) {
@@ -166,9 +182,9 @@ static bool is_held(struct occl_admin_request *request, const struct occl_op_vie
 static void blame(struct occl_admin_request *request, const struct occl_op_view *op, uint32_t rank,
                   uint64_t age_ns) {
     const struct occl_seat *seat = &op->comm->seats[rank];
-    const json_t *late = late_of(request, op->comm, rank);
+    json_t *late = missing_object(request, op, rank);
     struct occl_late_view view;
-    occl_why_rank(&request->view.graph, op->comm, rank, &view);
+    occl_why_missing(&request->view.graph, op, rank, &view);
     struct culprit culprit = {
         .node = occl_why_node(&request->view.graph, seat->session),
         .comm = op->comm->name,
@@ -183,6 +199,7 @@ static void blame(struct occl_admin_request *request, const struct occl_op_view 
     };
     if (view.culprit)
         add_culprit(request, &culprit);
+    json_decref(late);
 }
 
 static void add_wait(struct occl_admin_request *request, const struct occl_op_view *op) {
@@ -198,7 +215,8 @@ static void add_wait(struct occl_admin_request *request, const struct occl_op_vi
     json_t *object = occl_admin_op(request, op);
     json_t *late = json_array();
     for (uint64_t left = holders; left; left &= left - 1)
-        (void)json_array_append(late, late_of(request, op->comm, (uint32_t)__builtin_ctzll(left)));
+        (void)json_array_append_new(late,
+                                    missing_object(request, op, (uint32_t)__builtin_ctzll(left)));
     occl_admin_put(object, "late", late);
     occl_admin_add(request, OCCL_ADMIN_LIST_MAIN, object);
 }
@@ -217,6 +235,17 @@ static bool wait_item(struct occl_admin_request *request) {
 
 static json_t *step_object(const struct occl_cycle_step *step) {
     json_t *object = json_object();
+    json_t *held = json_null();
+    if (step->held_op) {
+        held = json_object();
+        occl_admin_put_text(held, "comm", step->held_op->comm->name);
+        occl_admin_put_number(held, "comm_uid", step->held_op->comm->uid);
+        occl_admin_put_number(held, "tag", step->held_op->key.tag);
+        occl_admin_put_number(held, "instance", step->held_op->key.instance);
+        occl_admin_put_text(held, "kind", occl_opview_kind(step->held_op->signature.kind));
+        occl_admin_put_number(held, "rank", step->held->rank);
+    }
+    occl_admin_put(object, "held_back", held);
     occl_admin_put_number(object, "rank", step->rank);
     occl_admin_put_number(object, "pid", (uint64_t)step->session->pid);
     occl_admin_put_text(object, "comm", step->op->comm->name);
@@ -236,7 +265,7 @@ static bool cycle_item(struct occl_admin_request *request) {
     struct occl_cycle cycle;
     char text[2048];
     if (!walk->seen)
-        walk->seen = calloc(1, graph->count + 1);
+        walk->seen = calloc(1, graph->ops_count + 1);
     if (!walk->seen || !occl_why_next_cycle(graph, walk, &cycle))
         return false;
     if (!occl_admin_wants_comm(request, cycle.steps[0].op->comm))

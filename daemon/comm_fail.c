@@ -105,7 +105,8 @@ static void end_ring_ops(struct occl_comm *comm) {
                            : 0;
     for (uint32_t i = 0; i < count && !comm->ring_ended; i++) {
         struct occl_op_view op;
-        if (!occl_opview_engine(daemon, &views[i], &op) || op.comm != comm)
+        struct occl_held_view helds[OCCL_LOCAL_RANKS_MAX];
+        if (!occl_opview_engine(daemon, &views[i], &op, helds) || op.comm != comm)
             continue;
         uint64_t needed = op.members_mask & ~op.arrived_mask & comm->left_mask;
         if (!needed)

@@ -519,30 +519,65 @@ struct occl_op_view {
     struct occl_signature signature;
     uint64_t members_mask; /* ranks that the op needs */
     uint64_t arrived_mask;
-    uint64_t waiting_mask;     /* arrived, and a thread of theirs waits */
-    uint64_t busy_mask;        /* a thread of theirs executes strands of it right now */
-    uint64_t since_ns;         /* monotonic; first submission */
+    uint64_t held_mask;    /* not arrived: they have submitted it, and it comes after another */
+    uint64_t unsure_mask;  /* not arrived: of these it cannot be told whether they are held back */
+    uint64_t waiting_mask; /* arrived or held back, and a thread of theirs waits */
+    uint64_t busy_mask;    /* a thread of theirs executes strands of it right now */
+    uint64_t since_ns;     /* monotonic; first submission */
     uint64_t waiting_since_ns; /* latest time at which a waiting member began to wait; 0: unknown */
     uint32_t preemptions, attempts, strands, strands_done;
-    uint8_t state;  /* 0 waiting for members, 1 runnable, 2 running */
-    bool in_record; /* else it is the engine's */
+    uint8_t state;                   /* 0 waiting for members, 1 runnable, 2 running */
+    bool in_record;                  /* else it is the engine's */
+    uint32_t held_first, held_count; /* in a list: its ranks that are held back */
 };
+/* A rank that has submitted an op of a list, which comes after another op of the same process. */
+struct occl_held_view {
+    uint32_t op; /* number in the list */
+    uint32_t rank;
+    uint32_t count;               /* ops that it still comes after; one of them is described */
+    uint32_t after;               /* number in the list; OCCL_OP_UNKNOWN: it is not there */
+    struct occl_comm *after_comm; /* NULL: what is written names no op of the process */
+    uint32_t after_rank;          /* of the process there */
+    struct occl_op_key after_key;
+    uint64_t since_ns; /* monotonic */
+};
+#define OCCL_OP_UNKNOWN UINT32_MAX
+/* Held-back ranks of one list; those behind are ranks that have not come. */
+#define OCCL_HELDS_MAX 16384u
 struct occl_op_list {
     struct occl_op_view *ops;
     uint32_t count, room;
+    struct occl_held_view *helds;
+    uint32_t held_count, held_room;
 };
-/* The op of a record, if a member has come and it is undecided, and if the claim was that op's all
- * the time. Page bytes are copied once and bounded. */
+/* The op of a record, if a member has come or is held back, and it is undecided for one of these,
+ * and if the claim was that op's all the time. Page bytes are copied once and bounded. out_helds:
+ * room for OCCL_LOCAL_RANKS_MAX, of which out_op->held_count are filled. */
 bool occl_opview_record(struct occl_comm *comm, uint32_t slot, uint64_t print, uint64_t now_ns,
-                        struct occl_op_view *out_op);
+                        struct occl_op_view *out_op, struct occl_held_view *out_helds);
 /* A record of the communicator holds an undecided op. */
 bool occl_opview_any(struct occl_comm *comm);
 /* An op that only the engine knows of; false: its communicator is gone, or a record has it. */
 bool occl_opview_engine(struct occl_daemon *daemon, const struct occl_engine_op_view *view,
-                        struct occl_op_view *out_op);
-/* False: no memory. */
-bool occl_opview_append(struct occl_op_list *list, const struct occl_op_view *op);
+                        struct occl_op_view *out_op, struct occl_held_view *out_helds);
+/* helds: op->held_count of them. False: no memory. */
+bool occl_opview_append(struct occl_op_list *list, const struct occl_op_view *op,
+                        const struct occl_held_view *helds);
 void occl_opview_free(struct occl_op_list *list);
+
+/* ---- opheld.c: ops that come after others of the same rank ---- */
+/* What a line says of an op that it is held back from. False: it does not, or of another op. */
+bool occl_opheld_line(const struct occl_comm *comm, uint32_t rank, const struct occl_line *line,
+                      struct occl_held_view *out_held);
+/* What the process's session page says of this very op, whose way is the ring. False: nothing;
+ * *out_unsure: it may be held back nevertheless. */
+bool occl_opheld_page(const struct occl_comm *comm, uint32_t rank, const struct occl_op_key *key,
+                      struct occl_held_view *out_held, bool *out_unsure);
+/* Finds what they come after in the same list. */
+void occl_opheld_resolve(struct occl_op_list *list);
+/* How the rank is held back; NULL: it is not. */
+const struct occl_held_view *occl_opheld_of(const struct occl_op_list *list,
+                                            const struct occl_op_view *op, uint32_t rank);
 /* Ranks that the op cannot go on without: those that have not come; while it runs, those inside it.
  */
 uint64_t occl_opview_holders(const struct occl_op_view *op);

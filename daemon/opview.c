@@ -42,6 +42,7 @@ void occl_opview_ranges(uint64_t mask, char *out_text, uint32_t bytes) {
 
 void occl_opview_free(struct occl_op_list *list) {
     free(list->ops);
+    free(list->helds);
     memset(list, 0, sizeof *list);
 }
 
@@ -49,7 +50,32 @@ uint64_t occl_opview_holders(const struct occl_op_view *op) {
     return op->state == 0 ? op->members_mask & ~op->arrived_mask : op->busy_mask;
 }
 
-bool occl_opview_append(struct occl_op_list *list, const struct occl_op_view *op) {
+/* Without room for them they are ranks that have not come, and nothing is said of why. */
+static void append_helds(struct occl_op_list *list, struct occl_op_view *op,
+                         const struct occl_held_view *helds) {
+    uint32_t count = op->held_count;
+    op->held_first = list->held_count;
+    if (list->held_count + count > list->held_room && list->held_room < OCCL_HELDS_MAX) {
+        uint32_t room = list->held_room ? list->held_room * 2 : OPS_FIRST;
+        struct occl_held_view *more = realloc(list->helds, room * sizeof *more);
+        if (more) {
+            list->helds = more;
+            list->held_room = room;
+        }
+    }
+    if (list->held_count + count > list->held_room) {
+        op->waiting_mask &= ~op->held_mask;
+        op->held_mask = op->held_count = 0;
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        list->helds[list->held_count] = helds[i];
+        list->helds[list->held_count++].op = list->count;
+    }
+}
+
+bool occl_opview_append(struct occl_op_list *list, const struct occl_op_view *op,
+                        const struct occl_held_view *helds) {
     if (list->count == list->room) {
         uint32_t room = list->room ? list->room * 2 : OPS_FIRST;
         struct occl_op_view *ops = realloc(list->ops, room * sizeof *ops);
@@ -58,7 +84,10 @@ bool occl_opview_append(struct occl_op_list *list, const struct occl_op_view *op
         list->ops = ops;
         list->room = room;
     }
-    list->ops[list->count++] = *op;
+    list->ops[list->count] = *op;
+    if (op->held_count)
+        append_helds(list, &list->ops[list->count], helds);
+    list->count++;
     return true;
 }
 
@@ -129,35 +158,77 @@ static bool still_claimed(const struct occl_comm *comm, uint32_t slot, uint64_t 
     return (word & OCCL_WORD_CLAIMED) && (word & OCCL_WORD_PRINT_MASK) == print;
 }
 
+/* Members that are not there and not given up: do their lines say that they are held back? */
+static bool take_helds(struct occl_comm *comm, uint32_t slot, uint64_t print, uint64_t now_ns,
+                       struct occl_op_view *op, struct occl_held_view *out_helds) {
+    struct occl_record *rec = occl_record_at(&comm->records, slot);
+    uint32_t members = occl_claim_members(occl_claim_index(slot), comm->ranks);
+    for (uint32_t i = 0; i < members; i++) {
+        if ((occl_peek32(&occl_line_at(rec, i)->after) & 0xffffu) == 0)
+            continue;
+        struct occl_line line = copy_line(occl_line_at(rec, i));
+        struct occl_place place = occl_place_of(occl_line_key(&line));
+        if (occl_flag_bits_of(line.flag, print) || place.slot != slot || place.print != print)
+            continue;
+        if (op->members_mask == 0 && !take_key(comm, &line, slot, print, op))
+            return false;
+        uint32_t rank = line_rank(op, &line, i);
+        struct occl_held_view *held = &out_helds[op->held_count];
+        if (rank >= comm->ranks || ((op->held_mask | op->arrived_mask) >> rank & 1) ||
+            !occl_opheld_line(comm, rank, &line, held))
+            continue;
+        op->held_mask |= 1ull << rank;
+        op->held_count++;
+        take_times(comm->job->tenant->daemon, &line, false, 1ull << rank, now_ns, op);
+    }
+    return true;
+}
+
+/* Members that are there. */
+static bool take_ready(struct occl_comm *comm, uint32_t slot, uint64_t print, uint64_t now_ns,
+                       const struct occl_look *look, struct occl_op_view *op) {
+    struct occl_record *rec = occl_record_at(&comm->records, slot);
+    for (uint64_t left = look->ready_mask; left; left &= left - 1) {
+        uint32_t i = (uint32_t)__builtin_ctzll(left);
+        struct occl_line line = copy_line(occl_line_at(rec, i));
+        if (!(occl_flag_bits_of(line.flag, print) & OCCL_FLAG_READY))
+            continue;
+        if (op->members_mask == 0 && !take_key(comm, &line, slot, print, op))
+            return false;
+        uint32_t rank = line_rank(op, &line, i);
+        if (rank >= comm->ranks)
+            continue;
+        op->arrived_mask |= 1ull << rank;
+        if (line.busy && occl_rec_kind(look->state) == OCCL_REC_LOCAL)
+            op->busy_mask |= 1ull << rank;
+        take_times(comm->job->tenant->daemon, &line, look->blocked_mask >> i & 1, 1ull << rank,
+                   now_ns, op);
+    }
+    return true;
+}
+
 bool occl_opview_record(struct occl_comm *comm, uint32_t slot, uint64_t print, uint64_t now_ns,
-                        struct occl_op_view *out_op) {
+                        struct occl_op_view *out_op, struct occl_held_view *out_helds) {
     struct occl_record *rec = occl_record_at(&comm->records, slot);
     struct occl_look look;
     uint32_t members = occl_claim_members(occl_claim_index(slot), comm->ranks);
     occl_record_look(rec, print, members, &look);
     uint32_t kind = occl_rec_kind(look.state);
     bool undecided = look.outcome == OCCL_OUT_OPEN || look.outcome == OCCL_OUT_ALL;
-    if (!undecided || look.ready_mask == 0 || kind == OCCL_REC_DONE || kind == OCCL_REC_ABORTED)
+    if (look.outcome == OCCL_OUT_ABORTED || kind == OCCL_REC_DONE || kind == OCCL_REC_ABORTED)
         return false;
     struct occl_op_view op;
     memset(&op, 0, sizeof op);
     op.comm = comm;
     op.in_record = true;
-    for (uint64_t left = look.ready_mask; left; left &= left - 1) {
-        uint32_t i = (uint32_t)__builtin_ctzll(left);
-        struct occl_line line = copy_line(occl_line_at(rec, i));
-        if (!(occl_flag_bits_of(line.flag, print) & OCCL_FLAG_READY))
-            continue;
-        if (op.members_mask == 0 && !take_key(comm, &line, slot, print, &op))
-            return false;
-        uint32_t rank = line_rank(&op, &line, i);
-        if (rank >= comm->ranks)
-            continue;
-        op.arrived_mask |= 1ull << rank;
-        if (line.busy && kind == OCCL_REC_LOCAL)
-            op.busy_mask |= 1ull << rank;
-        take_times(comm->job->tenant->daemon, &line, look.blocked_mask >> i & 1, 1ull << rank,
-                   now_ns, &op);
+    if (!take_ready(comm, slot, print, now_ns, &look, &op) ||
+        !take_helds(comm, slot, print, now_ns, &op, out_helds))
+        return false;
+    if (!undecided && !op.held_mask)
+        return false;
+    if (!undecided) { /* complete for all but those that do not take it yet */
+        op.members_mask = op.arrived_mask | op.held_mask;
+        op.waiting_mask &= op.held_mask;
     }
     if (kind == OCCL_REC_LOCAL) {
         op.state = 2;
@@ -176,8 +247,9 @@ bool occl_opview_any(struct occl_comm *comm) {
         uint64_t word = occl_observe64(&occl_claim_at(&comm->records, index)->word);
         for (uint32_t i = 0; (word & OCCL_WORD_CLAIMED) && i < occl_claim_records(index); i++) {
             struct occl_op_view op;
+            struct occl_held_view helds[OCCL_LOCAL_RANKS_MAX];
             if (occl_opview_record(comm, occl_claim_first(index) + i, word & OCCL_WORD_PRINT_MASK,
-                                   now_ns, &op))
+                                   now_ns, &op, helds))
                 return true;
         }
     }
@@ -187,7 +259,7 @@ bool occl_opview_any(struct occl_comm *comm) {
 /* ---- engine ---- */
 
 bool occl_opview_engine(struct occl_daemon *daemon, const struct occl_engine_op_view *view,
-                        struct occl_op_view *out_op) {
+                        struct occl_op_view *out_op, struct occl_held_view *out_helds) {
     struct occl_comm *comm;
     struct occl_op_view *op = out_op;
     HASH_FIND(in_daemon, daemon->comms, &view->comm_uid, sizeof view->comm_uid, comm);
@@ -208,10 +280,20 @@ bool occl_opview_engine(struct occl_daemon *daemon, const struct occl_engine_op_
     op->strands_done = view->strands_done;
     op->state = view->state;
     op->waiting_since_ns = op->since_ns;
+    for (uint64_t left = op->members_mask & ~op->arrived_mask; left; left &= left - 1) {
+        uint32_t rank = (uint32_t)__builtin_ctzll(left);
+        bool unsure;
+        if (occl_opheld_page(comm, rank, &op->key, &out_helds[op->held_count], &unsure)) {
+            op->held_mask |= 1ull << rank;
+            op->held_count++;
+        } else if (unsure) {
+            op->unsure_mask |= 1ull << rank;
+        }
+    }
     /* Who waits in a ring op is not written anywhere; a member with a waiting thread may. */
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
         const struct occl_session *session = comm->seats[rank].session;
-        if ((op->arrived_mask >> rank & 1) && session &&
+        if (((op->arrived_mask | op->held_mask) >> rank & 1) && session &&
             occl_peek32(&session->page->threads_waiting))
             op->waiting_mask |= 1ull << rank;
     }

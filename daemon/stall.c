@@ -130,11 +130,11 @@ static void report_stall(struct occl_tenant_scan *tenant_scan, const struct occl
     occl_opview_ranges(missing, ranks, sizeof ranks);
     for (uint32_t rank = 0; rank < op->comm->ranks && named < LATE_NAMED_MAX; rank++) {
         struct occl_late_view view;
-        char text[256];
+        char text[OCCL_DETAIL_BYTES];
         if (!(missing >> rank & 1))
             continue;
-        occl_why_rank(graph, op->comm, rank, &view);
-        occl_why_rank_text(&view, now, text, sizeof text);
+        occl_why_missing(graph, op, rank, &view);
+        occl_why_rank_text(&view, graph->list, now, text, sizeof text);
         int length = snprintf(late + used, sizeof late - used, "; %s", text);
         used += length > 0 ? (uint32_t)length : 0;
         if (used >= sizeof late)
@@ -233,7 +233,7 @@ static void report_cycle(struct occl_tenant_scan *tenant_scan, const struct occl
 
 static void look_for_cycles(struct occl_tenant_scan *tenant_scan,
                             const struct occl_wait_graph *graph, uint64_t now) {
-    struct occl_cycle_walk walk = {.seen = graph->count ? calloc(1, graph->count) : NULL};
+    struct occl_cycle_walk walk = {.seen = graph->ops_count ? calloc(1, graph->ops_count) : NULL};
     struct occl_cycle cycle;
     while (walk.seen && occl_why_next_cycle(graph, &walk, &cycle) && cycle.definite)
         report_cycle(tenant_scan, &cycle, now);

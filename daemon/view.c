@@ -98,10 +98,11 @@ static int begin(struct occl_view *view) {
     return OCCL_OK;
 }
 
-static void add_op(struct occl_view *view, const struct occl_op_view *op) {
+static void add_op(struct occl_view *view, const struct occl_op_view *op,
+                   const struct occl_held_view *helds) {
     view->comm_ops[op->comm->place]++;
     if (view->of_comm >= view->per_comm_ops || view->list.count >= OCCL_VIEW_OPS_MAX ||
-        !occl_opview_append(&view->list, op))
+        !occl_opview_append(&view->list, op, helds))
         view->cut++;
     else
         view->of_comm++;
@@ -121,9 +122,10 @@ static void scan_claim(struct occl_view *view, uint32_t index) {
     view->lines += records * members;
     for (uint32_t i = 0; i < records; i++) {
         struct occl_op_view op;
+        struct occl_held_view helds[OCCL_LOCAL_RANKS_MAX];
         if (occl_opview_record(comm, occl_claim_first(index) + i, word & OCCL_WORD_PRINT_MASK,
-                               view->now_ns, &op))
-            add_op(view, &op);
+                               view->now_ns, &op, helds))
+            add_op(view, &op, helds);
     }
 }
 
@@ -168,12 +170,13 @@ static bool scan_engine(struct occl_view *view) {
     view->of_comm = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct occl_op_view op;
+        struct occl_held_view helds[OCCL_LOCAL_RANKS_MAX];
         if (views[i].comm_uid != last)
             view->of_comm = 0;
         last = views[i].comm_uid;
-        if (occl_opview_engine(view->daemon, &views[i], &op) && op.comm->job == view->job &&
+        if (occl_opview_engine(view->daemon, &views[i], &op, helds) && op.comm->job == view->job &&
             takes(view, op.comm))
-            add_op(view, &op);
+            add_op(view, &op, helds);
     }
     return view->engine_uid == 0;
 }
@@ -274,6 +277,7 @@ static enum occl_view_state work(struct occl_view *view, uint64_t until_ns) {
         if (view->phase == PHASE_GRAPH) {
             bool wanted = view->request.wants & OCCL_VIEW_WANT_GRAPH;
             view->graph.list = &view->list;
+            occl_opheld_resolve(&view->list);
             if (wanted && occl_why_graph_build(&view->graph) != OCCL_OK)
                 return OCCL_VIEW_FAILED;
             return OCCL_VIEW_DONE;

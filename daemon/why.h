@@ -27,7 +27,8 @@ void occl_why_member_left(struct occl_comm *comm, uint32_t rank);
 /* ---- the wait graph (why_graph.c) ---- */
 /* Processes are nodes. A process is blocked when all its threads that use occl wait, or, as a
  * lesser certainty, when one does. Every op it waits in needs one of its missing members to come;
- * so a set of processes is stuck when each waits only in ops that miss a member of the set. */
+ * so a set of processes is stuck when each waits only in ops that miss a member of the set. A
+ * member that is held back comes with the op that it comes after, whatever its process does. */
 struct occl_wait_node {
     struct occl_session *session;
     char state; /* as occl_identity_process_state; 0: not read */
@@ -38,7 +39,7 @@ struct occl_wait_node {
     bool fully_blocked; /* and all its threads that use occl wait */
     bool stuck;         /* in the largest stuck set of blocked processes */
     bool definite;      /* in the largest stuck set of fully blocked ones with settled waits */
-    bool in_cycle;      /* of the definite ones, those that another of them waits for */
+    bool in_cycle;      /* definite, and another of them waits for it; or held back in a cycle */
     uint32_t blamed;    /* verdicts under which it has been named */
     /* Its edges: ops in which it waits, and ops that wait for it. */
     uint32_t waits_first, waits_count, misses_first, misses_count;
@@ -53,7 +54,15 @@ struct occl_wait_graph {
     struct occl_wait_node *nodes; /* every process of the job, by session->place */
     uint32_t count;
     uint32_t ops_count;
-    uint32_t *edges; /* numbers of ops */
+    uint32_t *edges;        /* numbers of ops */
+    unsigned char *op_sets; /* by op: enum occl_op_set */
+    /* Lists of held-back ranks by the op that theirs comes after: head by op, next by held-back
+     * rank; one more than the number, 0 ends. */
+    uint32_t *after_head, *after_next;
+};
+enum occl_op_set {
+    OCCL_OP_STUCK = 1, /* a member of the stuck set is missing, or an op it comes after is stuck */
+    OCCL_OP_DEFINITE = 2, /* the same with the definite set, and all waits settled */
 };
 /* Over the ops of one job; list, now_ns and nodes are set. OCCL_E_NO_MEMORY. */
 int occl_why_graph_build(struct occl_wait_graph *graph);
@@ -62,12 +71,15 @@ void occl_why_graph_free(struct occl_wait_graph *graph);
 struct occl_wait_node *occl_why_node(const struct occl_wait_graph *graph,
                                      const struct occl_session *session);
 
+/* ---- cycles (why_cycle.c) ---- */
 #define OCCL_CYCLE_MAX 64
 struct occl_cycle_step {
-    const struct occl_op_view *op; /* node waits in it for the next step's node */
+    const struct occl_op_view *op;      /* session waits in it for the next step's session, or */
+    const struct occl_op_view *held_op; /* has submitted this one, which comes after op; or NULL */
+    const struct occl_held_view *held;
     struct occl_session *session;
-    uint32_t rank;           /* of the node in op's communicator */
-    uint32_t waits_for_rank; /* the next node there */
+    uint32_t rank;           /* of the session in op's communicator */
+    uint32_t waits_for_rank; /* the next step's session there */
 };
 struct occl_cycle {
     struct occl_cycle_step steps[OCCL_CYCLE_MAX];
@@ -76,13 +88,14 @@ struct occl_cycle {
     uint64_t signature;        /* the same for the same waits, whoever comes first */
     uint64_t waiting_since_ns; /* when the last of its waits began; 0: unknown */
 };
-/* A walk over all cycles; zeroed but for `seen`, one zeroed byte a node. */
+/* A walk over all cycles; zeroed but for `seen`, one zeroed byte an op of the graph. */
 struct occl_cycle_walk {
     unsigned char *seen;
     uint32_t at;
     bool likely; /* the certain ones have been found */
 };
-/* Finds a cycle through a stuck node that no earlier call has returned. False: none is left. */
+/* Finds a cycle through a stuck op that no earlier call has returned. False: none is left. */
+bool occl_why_op_stuck(const struct occl_wait_graph *graph, uint32_t op, bool definite);
 bool occl_why_next_cycle(const struct occl_wait_graph *graph, struct occl_cycle_walk *walk,
                          struct occl_cycle *out_cycle);
 void occl_why_cycle_text(const struct occl_cycle *cycle, char *out_text, uint32_t bytes);
@@ -95,14 +108,25 @@ struct occl_late_view {
     const char *process;
     const char *verdict;
     struct occl_note_view note;
-    uint64_t last_activity_ns; /* monotonic; 0: none known */
-    bool culprit;              /* the end of a chain of waits */
+    uint64_t last_activity_ns;         /* monotonic; 0: none known */
+    bool culprit;                      /* the end of a chain of waits */
+    const struct occl_op_view *op;     /* NULL, or what it is held back from, */
+    const struct occl_held_view *held; /* and how; */
+    const struct occl_op_view *after;  /* what that comes after, if it is in the list */
 };
 void occl_why_rank(const struct occl_wait_graph *graph, const struct occl_comm *comm, uint32_t rank,
                    struct occl_late_view *out_view);
+/* A rank that this op of the graph's list misses: it may be held back. */
+void occl_why_missing(const struct occl_wait_graph *graph, const struct occl_op_view *op,
+                      uint32_t rank, struct occl_late_view *out_view);
+/* "it has submitted all_reduce tag 7 #3, which comes after broadcast tag 2 #5, for which rank 0 has
+ * not come" */
+void occl_why_held_text(const struct occl_op_list *list, const struct occl_op_view *op,
+                        const struct occl_held_view *held, char *out_text, uint32_t bytes);
 /* "rank 2 (host h, pid 7) has not come: ..." */
-void occl_why_rank_text(const struct occl_late_view *view, uint64_t now_ns, char *out_text,
-                        uint32_t bytes);
+/* list: of the graph that the view was made with. */
+void occl_why_rank_text(const struct occl_late_view *view, const struct occl_op_list *list,
+                        uint64_t now_ns, char *out_text, uint32_t bytes);
 /* "all_reduce #5", "broadcast tag 3 #1", "send_recv 0->1 tag 2 #4" */
 void occl_why_op_text(const struct occl_op_view *op, char *out_text, uint32_t bytes);
 

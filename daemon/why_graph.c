@@ -5,6 +5,12 @@
  * such set is found by starting with all that wait and taking away whoever may go on. Nothing in it
  * can move by itself, whatever order the others run in.
  *
+ * A member that is held back has submitted the op, and comes when another op of its own is
+ * complete: such an edge leads from op to op and asks no process. So ops are in the set, too, while
+ * one of their missing members is, or an op that one of them comes after; a cycle may consist of
+ * ops alone, with nobody waiting. If an op comes after several, one of them is known here, which is
+ * enough: while that one is stuck, so is the op.
+ *
  * The time is linear in the edges (process, op), and these are bounded: a page full of invented ops
  * costs a millisecond. */
 #include <stdlib.h>
@@ -12,12 +18,13 @@
 
 #include "daemon/why.h"
 
+/* Members that a process has to bring. */
 static uint64_t missing_of(const struct occl_op_view *op) {
-    return op->members_mask & ~op->arrived_mask;
+    return op->members_mask & ~(op->arrived_mask | op->held_mask | op->unsure_mask);
 }
 
 static bool op_waits(const struct occl_op_view *op) {
-    return op->state == 0 && missing_of(op);
+    return op->state == 0 && (op->members_mask & ~op->arrived_mask);
 }
 
 struct occl_wait_node *occl_why_node(const struct occl_wait_graph *graph,
@@ -84,109 +91,193 @@ static void place_edges(struct occl_wait_graph *graph) {
     }
 }
 
+/* Lists of held-back ranks by the op that theirs comes after; numbers are one too large. */
+static void place_helds(struct occl_wait_graph *graph) {
+    const struct occl_op_list *list = graph->list;
+    for (uint32_t i = list->held_count; i-- > 0;) {
+        uint32_t after = list->helds[i].after;
+        if (after >= graph->ops_count)
+            continue;
+        graph->after_next[i] = graph->after_head[after];
+        graph->after_head[after] = i + 1;
+    }
+}
+
 /* ---- stuck sets ---- */
 
 struct shrinking {
     struct occl_wait_graph *graph;
     bool definite;
-    bool cycle;
-    uint32_t *held;  /* by op: its members in the set that hold it up (cycle: that wait in it) */
-    uint32_t *queue; /* nodes to take away */
+    uint32_t *held;  /* by op: how many hold it up (find_cycle_members: wait for it, by vertex) */
+    uint32_t *queue; /* vertices to take away: ops, and behind them processes */
     uint32_t head, tail;
-    bool *queued; /* by node */
+    bool *queued; /* by vertex */
 };
 
 static bool in_set(const struct occl_wait_node *node, bool definite) {
     return node && (definite ? node->definite : node->stuck);
 }
 
-static void take_away(struct shrinking *s, const struct occl_wait_node *node) {
-    uint32_t place = (uint32_t)(node - s->graph->nodes);
-    if (s->queued[place])
+static uint32_t vertex_of(const struct shrinking *s, const struct occl_wait_node *node) {
+    return s->graph->ops_count + (uint32_t)(node - s->graph->nodes);
+}
+
+static void take_away(struct shrinking *s, uint32_t vertex) {
+    if (s->queued[vertex])
         return;
-    s->queued[place] = true;
-    s->queue[s->tail++] = place;
+    s->queued[vertex] = true;
+    s->queue[s->tail++] = vertex;
+}
+
+static bool settled(const struct occl_wait_graph *graph, uint64_t since_ns) {
+    return since_ns + OCCL_WAIT_SETTLED_NS <= graph->now_ns;
 }
 
 static bool unsettled(const struct shrinking *s, const struct occl_op_view *op) {
-    return s->definite && op->waiting_since_ns + OCCL_WAIT_SETTLED_NS > s->graph->now_ns;
+    return s->definite && !settled(s->graph, op->waiting_since_ns);
 }
 
-/* Nobody in the set holds the op up any more: who waits in it may go on. */
+/* The op that this one comes after holds it up. */
+static bool held_counts(const struct occl_wait_graph *graph, const struct occl_held_view *held,
+                        bool definite) {
+    return held->op < graph->ops_count && occl_why_op_stuck(graph, held->after, definite) &&
+           (!definite || settled(graph, held->since_ns));
+}
+
+static void release(struct shrinking *s, uint32_t number) {
+    if (--s->held[number] == 0)
+        take_away(s, number);
+}
+
+/* Nobody in the set holds the op up any more: who waits in it may go on, and what comes after it.
+ */
 static void op_goes_on(struct shrinking *s, uint32_t number) {
-    const struct occl_op_view *op = &s->graph->list->ops[number];
+    const struct occl_wait_graph *graph = s->graph;
+    const struct occl_op_view *op = &graph->list->ops[number];
     for (uint64_t left = op->waiting_mask; left; left &= left - 1) {
-        const struct occl_wait_node *node = node_at(s->graph, op, left);
+        const struct occl_wait_node *node = node_at(graph, op, left);
         if (in_set(node, s->definite))
-            take_away(s, node);
+            take_away(s, vertex_of(s, node));
     }
+    for (uint32_t i = graph->after_head[number]; i; i = graph->after_next[i - 1]) {
+        const struct occl_held_view *held = &graph->list->helds[i - 1];
+        if (held_counts(graph, held, s->definite))
+            release(s, held->op);
+    }
+    graph->op_sets[number] &= (unsigned char)~(s->definite ? OCCL_OP_DEFINITE : OCCL_OP_STUCK);
+}
+
+static void node_goes_on(struct shrinking *s, struct occl_wait_node *node) {
+    if (s->definite)
+        node->definite = false;
+    else
+        node->stuck = false;
+    for (uint32_t e = 0; e < node->misses_count; e++)
+        release(s, s->graph->edges[node->misses_first + e]);
+}
+
+static void start(struct shrinking *s, uint32_t vertices) {
+    memset(s->held, 0, vertices * sizeof *s->held);
+    memset(s->queued, 0, vertices * sizeof *s->queued);
+    s->head = s->tail = 0;
 }
 
 static void shrink(struct shrinking *s) {
     struct occl_wait_graph *graph = s->graph;
-    memset(s->held, 0, graph->ops_count * sizeof *s->held);
-    memset(s->queued, 0, graph->count * sizeof *s->queued);
-    s->head = s->tail = 0;
+    const struct occl_op_list *list = graph->list;
+    start(s, graph->ops_count + graph->count);
+    for (uint32_t i = 0; i < graph->ops_count; i++)
+        if (op_waits(&list->ops[i]))
+            graph->op_sets[i] |= s->definite ? OCCL_OP_DEFINITE : OCCL_OP_STUCK;
     for (uint32_t i = 0; i < graph->count; i++) {
         const struct occl_wait_node *node = &graph->nodes[i];
         for (uint32_t e = 0; in_set(node, s->definite) && e < node->misses_count; e++)
             s->held[graph->edges[node->misses_first + e]]++;
     }
+    for (uint32_t i = 0; i < list->held_count; i++)
+        if (held_counts(graph, &list->helds[i], s->definite))
+            s->held[list->helds[i].op]++;
     for (uint32_t i = 0; i < graph->ops_count; i++)
-        if (op_waits(&graph->list->ops[i]) &&
-            (s->held[i] == 0 || unsettled(s, &graph->list->ops[i])))
-            op_goes_on(s, i);
+        if (op_waits(&list->ops[i]) && (s->held[i] == 0 || unsettled(s, &list->ops[i])))
+            take_away(s, i);
     while (s->head < s->tail) {
-        struct occl_wait_node *node = &graph->nodes[s->queue[s->head++]];
-        if (s->definite)
-            node->definite = false;
+        uint32_t vertex = s->queue[s->head++];
+        if (vertex < graph->ops_count)
+            op_goes_on(s, vertex);
         else
-            node->stuck = false;
-        for (uint32_t e = 0; e < node->misses_count; e++) {
-            uint32_t number = graph->edges[node->misses_first + e];
-            if (--s->held[number] == 0)
-                op_goes_on(s, number);
-        }
+            node_goes_on(s, &graph->nodes[vertex - graph->ops_count]);
     }
 }
 
-/* Nobody of the cycle waits in the op any more: it waits for its missing members no longer. */
-static void op_is_left(struct shrinking *s, uint32_t *awaited, uint32_t number) {
-    const struct occl_op_view *op = &s->graph->list->ops[number];
-    for (uint64_t left = missing_of(op); left; left &= left - 1) {
-        const struct occl_wait_node *node = node_at(s->graph, op, left);
-        if (node && node->in_cycle && --awaited[node - s->graph->nodes] == 0)
-            take_away(s, node);
-    }
+/* ---- members of cycles ---- */
+
+static void no_longer_awaited(struct shrinking *s, uint32_t vertex) {
+    if (--s->held[vertex] == 0)
+        take_away(s, vertex);
 }
 
-/* Who only waits for a cycle is its victim: take away whoever nobody left in the set waits for. */
-static void find_cycle_members(struct shrinking *s, uint32_t *awaited) {
-    struct occl_wait_graph *graph = s->graph;
-    memset(s->held, 0, graph->ops_count * sizeof *s->held);
-    memset(s->queued, 0, graph->count * sizeof *s->queued);
-    s->head = s->tail = 0;
-    for (uint32_t i = 0; i < graph->count; i++) {
-        struct occl_wait_node *node = &graph->nodes[i];
-        node->in_cycle = node->definite;
-        for (uint32_t e = 0; node->in_cycle && e < node->waits_count; e++)
-            s->held[graph->edges[node->waits_first + e]]++;
-    }
-    for (uint32_t i = 0; i < graph->count; i++) {
-        const struct occl_wait_node *node = &graph->nodes[i];
-        for (uint32_t e = 0; node->in_cycle && e < node->misses_count; e++)
-            awaited[i] += s->held[graph->edges[node->misses_first + e]] > 0;
-        if (node->in_cycle && awaited[i] == 0)
-            take_away(s, node);
-    }
-    while (s->head < s->tail) {
-        struct occl_wait_node *node = &graph->nodes[s->queue[s->head++]];
-        node->in_cycle = false;
+static bool edge_in_cycle(const struct shrinking *s, const struct occl_held_view *held) {
+    return held_counts(s->graph, held, true) && occl_why_op_stuck(s->graph, held->op, true);
+}
+
+/* What the vertex waits for: counts it, or takes the count back. */
+static void for_awaited(struct shrinking *s, uint32_t vertex, bool count) {
+    const struct occl_wait_graph *graph = s->graph;
+    if (vertex >= graph->ops_count) {
+        const struct occl_wait_node *node = &graph->nodes[vertex - graph->ops_count];
         for (uint32_t e = 0; e < node->waits_count; e++) {
             uint32_t number = graph->edges[node->waits_first + e];
-            if (--s->held[number] == 0)
-                op_is_left(s, awaited, number);
+            if (occl_why_op_stuck(graph, number, true) && count)
+                s->held[number]++;
+            else if (occl_why_op_stuck(graph, number, true))
+                no_longer_awaited(s, number);
         }
+        return;
+    }
+    const struct occl_op_view *op = &graph->list->ops[vertex];
+    for (uint64_t left = missing_of(op); left; left &= left - 1) {
+        const struct occl_wait_node *node = node_at(graph, op, left);
+        if (in_set(node, true) && count)
+            s->held[vertex_of(s, node)]++;
+        else if (in_set(node, true))
+            no_longer_awaited(s, vertex_of(s, node));
+    }
+    for (uint32_t i = 0; i < op->held_count; i++) {
+        const struct occl_held_view *held = &graph->list->helds[op->held_first + i];
+        if (edge_in_cycle(s, held) && count)
+            s->held[held->after]++;
+        else if (edge_in_cycle(s, held))
+            no_longer_awaited(s, held->after);
+    }
+}
+
+/* Who only waits for a cycle is its victim: take away what nobody left in the set waits for. */
+static void find_cycle_members(struct shrinking *s) {
+    struct occl_wait_graph *graph = s->graph;
+    uint32_t vertices = graph->ops_count + graph->count;
+    start(s, vertices);
+    for (uint32_t v = 0; v < vertices; v++)
+        if (v < graph->ops_count ? occl_why_op_stuck(graph, v, true)
+                                 : graph->nodes[v - graph->ops_count].definite)
+            for_awaited(s, v, true);
+    for (uint32_t v = 0; v < vertices; v++)
+        if (s->held[v] == 0 && (v < graph->ops_count ? occl_why_op_stuck(graph, v, true)
+                                                     : graph->nodes[v - graph->ops_count].definite))
+            take_away(s, v);
+    while (s->head < s->tail)
+        for_awaited(s, s->queue[s->head++], false);
+    for (uint32_t i = 0; i < graph->count; i++)
+        graph->nodes[i].in_cycle =
+            graph->nodes[i].definite && !s->queued[vertex_of(s, &graph->nodes[i])];
+    /* Whoever has made an op come after another is in it as well, waiting or not. */
+    for (uint32_t i = 0; i < graph->list->held_count; i++) {
+        const struct occl_held_view *held = &graph->list->helds[i];
+        if (!edge_in_cycle(s, held) || s->queued[held->op] || s->queued[held->after])
+            continue;
+        const struct occl_op_view *op = &graph->list->ops[held->op];
+        struct occl_wait_node *node = occl_why_node(graph, op->comm->seats[held->rank].session);
+        if (node)
+            node->in_cycle = true;
     }
 }
 
@@ -197,29 +288,37 @@ static bool all_threads_wait(const struct occl_session *session) {
     return waiting > 0 && waiting >= using;
 }
 
+static void build(struct occl_wait_graph *graph, struct shrinking *s) {
+    place_edges(graph);
+    place_helds(graph);
+    for (uint32_t i = 0; i < graph->count; i++) {
+        struct occl_wait_node *node = &graph->nodes[i];
+        node->blocked = node->stuck = node->waits_count > 0;
+        node->fully_blocked = node->definite = node->blocked && all_threads_wait(node->session);
+    }
+    shrink(s);
+    s->definite = true;
+    shrink(s);
+    find_cycle_members(s);
+}
+
 int occl_why_graph_build(struct occl_wait_graph *graph) {
     count_edges(graph);
     struct shrinking s = {.graph = graph};
-    uint32_t *awaited = calloc(graph->count + 1, sizeof *awaited);
+    uint32_t vertices = graph->ops_count + graph->count;
     graph->edges = calloc(OCCL_WAIT_EDGES_MAX, sizeof *graph->edges);
-    s.held = calloc(graph->ops_count + 1, sizeof *s.held);
-    s.queue = calloc(graph->count + 1, sizeof *s.queue);
-    s.queued = calloc(graph->count + 1, sizeof *s.queued);
-    int status =
-        awaited && graph->edges && s.held && s.queue && s.queued ? OCCL_OK : OCCL_E_NO_MEMORY;
-    if (status == OCCL_OK) {
-        place_edges(graph);
-        for (uint32_t i = 0; i < graph->count; i++) {
-            struct occl_wait_node *node = &graph->nodes[i];
-            node->blocked = node->stuck = node->waits_count > 0;
-            node->fully_blocked = node->definite = node->blocked && all_threads_wait(node->session);
-        }
-        shrink(&s);
-        s.definite = true;
-        shrink(&s);
-        find_cycle_members(&s, awaited);
-    }
-    free(awaited);
+    graph->op_sets = calloc(graph->ops_count + 1, sizeof *graph->op_sets);
+    graph->after_head = calloc(graph->ops_count + 1, sizeof *graph->after_head);
+    graph->after_next = calloc(graph->list->held_count + 1, sizeof *graph->after_next);
+    s.held = calloc(vertices + 1, sizeof *s.held);
+    s.queue = calloc(vertices + 1, sizeof *s.queue);
+    s.queued = calloc(vertices + 1, sizeof *s.queued);
+    int status = graph->edges && graph->op_sets && graph->after_head && graph->after_next &&
+                         s.held && s.queue && s.queued
+                     ? OCCL_OK
+                     : OCCL_E_NO_MEMORY;
+    if (status == OCCL_OK)
+        build(graph, &s);
     free(s.held);
     free(s.queue);
     free(s.queued);
@@ -229,122 +328,8 @@ int occl_why_graph_build(struct occl_wait_graph *graph) {
 void occl_why_graph_free(struct occl_wait_graph *graph) {
     free(graph->nodes);
     free(graph->edges);
+    free(graph->op_sets);
+    free(graph->after_head);
+    free(graph->after_next);
     memset(graph, 0, sizeof *graph);
-}
-
-/* ---- cycles ---- */
-
-/* A missing member of op that is in the set; OCCL_RANK_NONE. */
-static uint32_t missing_in_set(const struct occl_wait_graph *graph, const struct occl_op_view *op,
-                               bool definite) {
-    for (uint64_t left = missing_of(op); left; left &= left - 1)
-        if (in_set(node_at(graph, op, left), definite))
-            return (uint32_t)__builtin_ctzll(left);
-    return OCCL_RANK_NONE;
-}
-
-/* One step along the waits of a stuck node: the op it waits in and the stuck member that is
- * missing. */
-static struct occl_wait_node *step_from(const struct occl_wait_graph *graph,
-                                        const struct occl_wait_node *node, bool definite,
-                                        struct occl_cycle_step *out_step) {
-    if (node->waits_count == 0)
-        return NULL;
-    const struct occl_op_view *op = &graph->list->ops[graph->edges[node->waits_first]];
-    uint32_t missing = missing_in_set(graph, op, definite);
-    if (missing == OCCL_RANK_NONE)
-        return NULL;
-    uint64_t left = op->waiting_mask;
-    while (left && node_at(graph, op, left) != node)
-        left &= left - 1;
-    if (!left)
-        return NULL;
-    *out_step =
-        (struct occl_cycle_step){op, node->session, (uint32_t)__builtin_ctzll(left), missing};
-    return occl_why_node(graph, op->comm->seats[missing].session);
-}
-
-static uint64_t mix(uint64_t hash, uint64_t value) {
-    hash ^= value + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
-    hash *= 0xbf58476d1ce4e5b9ull;
-    return hash ^ (hash >> 29);
-}
-
-static void seal(struct occl_cycle *cycle) {
-    cycle->signature = 0;
-    cycle->waiting_since_ns = 0;
-    for (uint32_t i = 0; i < cycle->count; i++) {
-        const struct occl_op_view *op = cycle->steps[i].op;
-        uint64_t hash = mix(op->comm->uid, (uint64_t)op->key.peers << 32 | op->key.tag);
-        hash = mix(hash, op->key.instance);
-        /* A sum, so that it does not matter where the walk began. */
-        cycle->signature += mix(hash, cycle->steps[i].session->id);
-        if (op->waiting_since_ns > cycle->waiting_since_ns)
-            cycle->waiting_since_ns = op->waiting_since_ns;
-    }
-}
-
-/* Walks from a node until one comes again; the part in between is a cycle. */
-static bool walk(const struct occl_wait_graph *graph, uint32_t start, bool definite,
-                 unsigned char *seen, struct occl_cycle *out_cycle) {
-    struct occl_cycle_step steps[OCCL_CYCLE_MAX];
-    uint32_t path[OCCL_CYCLE_MAX];
-    uint32_t count = 0;
-    uint32_t at = start;
-    while (count < OCCL_CYCLE_MAX) {
-        for (uint32_t i = 0; i < count; i++) {
-            if (path[i] != at)
-                continue;
-            out_cycle->count = count - i;
-            out_cycle->definite = definite;
-            memcpy(out_cycle->steps, steps + i, out_cycle->count * sizeof *steps);
-            seal(out_cycle);
-            return true;
-        }
-        if (seen[at])
-            return false;
-        seen[at] = 1;
-        path[count] = at;
-        const struct occl_wait_node *next =
-            step_from(graph, &graph->nodes[at], definite, &steps[count]);
-        if (!next)
-            return false;
-        count++;
-        at = (uint32_t)(next - graph->nodes);
-    }
-    return false;
-}
-
-bool occl_why_next_cycle(const struct occl_wait_graph *graph, struct occl_cycle_walk *way,
-                         struct occl_cycle *out_cycle) {
-    for (;;) {
-        for (; way->at < graph->count; way->at++) {
-            uint32_t i = way->at;
-            if (!way->seen[i] && in_set(&graph->nodes[i], !way->likely) &&
-                walk(graph, i, !way->likely, way->seen, out_cycle))
-                return true;
-        }
-        if (way->likely)
-            return false;
-        way->likely = true;
-        way->at = 0;
-    }
-}
-
-void occl_why_cycle_text(const struct occl_cycle *cycle, char *out_text, uint32_t bytes) {
-    uint32_t used = 0;
-    for (uint32_t i = 0; i < cycle->count && used + 1 < bytes; i++) {
-        const struct occl_cycle_step *step = &cycle->steps[i];
-        char op[96];
-        occl_why_op_text(step->op, op, sizeof op);
-        int length =
-            snprintf(out_text + used, bytes - used,
-                     "%srank %u (pid %d) waits in %s of %s for rank %u", i ? ", " : "", step->rank,
-                     (int)step->session->pid, op, step->op->comm->name, step->waits_for_rank);
-        if (length < 0)
-            return;
-        used += (uint32_t)length;
-    }
-    if (used + 1 < bytes)
-        (void)snprintf(out_text + used, bytes - used, ": a cycle");
 }

@@ -48,7 +48,7 @@ void occl_why_rank(const struct occl_wait_graph *graph, const struct occl_comm *
         out_view->verdict = "unkillable";
     else if (state == 'T' || state == 't')
         out_view->verdict = "stopped";
-    else if (node && node->blocked)
+    else if (node && (node->blocked || node->in_cycle))
         out_view->verdict = verdict_of_wait(node);
     else
         out_view->verdict = "late";
@@ -67,6 +67,7 @@ static const char *explain(const char *verdict) {
         {"left", "it has destroyed the communicator"},
         {"waiting", "it waits for others"},
         {"cycle", "it waits in a cycle"},
+        {"held_back", "it has submitted it"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (strcmp(table[i].verdict, verdict) == 0)
@@ -74,8 +75,78 @@ static const char *explain(const char *verdict) {
     return verdict;
 }
 
-void occl_why_rank_text(const struct occl_late_view *view, uint64_t now_ns, char *out_text,
-                        uint32_t bytes) {
+void occl_why_missing(const struct occl_wait_graph *graph, const struct occl_op_view *op,
+                      uint32_t rank, struct occl_late_view *out_view) {
+    occl_why_rank(graph, op->comm, rank, out_view);
+    const struct occl_held_view *held = occl_opheld_of(graph->list, op, rank);
+    if (!held)
+        return;
+    out_view->op = op;
+    out_view->held = held;
+    if (held->after != OCCL_OP_UNKNOWN)
+        out_view->after = &graph->list->ops[held->after];
+    if (strcmp(out_view->verdict, "late") != 0 && strcmp(out_view->verdict, "waiting") != 0)
+        return;
+    /* Whoever the other op waits for is to blame; if that one is not to be seen, nobody else is. */
+    out_view->verdict = "held_back";
+    out_view->culprit = out_view->after == NULL;
+}
+
+/* "broadcast tag 2 #5", and what is known of it. */
+static void after_text(const struct occl_op_list *list, const struct occl_op_view *op,
+                       const struct occl_held_view *held, char *out_text, uint32_t bytes) {
+    char name[96], where[OCCL_NAME_BYTES + 8] = "", ranks[192];
+    if (!held->after_comm) {
+        (void)snprintf(out_text, bytes, "an operation that cannot be told");
+        return;
+    }
+    if (held->after_comm != op->comm)
+        (void)snprintf(where, sizeof where, " of %s", held->after_comm->name);
+    if (held->after == OCCL_OP_UNKNOWN) {
+        const struct occl_op_view unseen = {.key = held->after_key};
+        occl_why_op_text(&unseen, name, sizeof name);
+        (void)snprintf(out_text, bytes, "operation%s%s, which is not seen to wait", name, where);
+        return;
+    }
+    const struct occl_op_view *after = &list->ops[held->after];
+    uint64_t missing = after->members_mask & ~after->arrived_mask;
+    occl_why_op_text(after, name, sizeof name);
+    occl_opview_ranges(missing, ranks, sizeof ranks);
+    if (missing)
+        (void)snprintf(out_text, bytes, "%s%s, for which %s %s %s not come", name, where,
+                       missing & (missing - 1) ? "ranks" : "rank", ranks,
+                       missing & (missing - 1) ? "have" : "has");
+    else
+        (void)snprintf(out_text, bytes, "%s%s, which is not complete", name, where);
+}
+
+void occl_why_held_text(const struct occl_op_list *list, const struct occl_op_view *op,
+                        const struct occl_held_view *held, char *out_text, uint32_t bytes) {
+    char name[96], after[560], more[32] = "";
+    occl_why_op_text(op, name, sizeof name);
+    after_text(list, op, held, after, sizeof after);
+    if (held->count > 1)
+        (void)snprintf(more, sizeof more, "%u operations, first ", held->count);
+    (void)snprintf(out_text, bytes, "it has submitted %s, which comes after %s%s", name, more,
+                   after);
+}
+
+/* Why the rank is not there. */
+static void reason_text(const struct occl_late_view *view, const struct occl_op_list *list,
+                        char *out_text, uint32_t bytes) {
+    char held[720];
+    bool only_held = strcmp(view->verdict, "held_back") == 0;
+    (void)snprintf(out_text, bytes, "%s", explain(view->verdict));
+    if (!view->held)
+        return;
+    occl_why_held_text(list, view->op, view->held, held, sizeof held);
+    (void)snprintf(out_text, bytes, "%s%s%s", only_held ? "" : explain(view->verdict),
+                   only_held ? "" : "; ", held);
+}
+
+void occl_why_rank_text(const struct occl_late_view *view, const struct occl_op_list *list,
+                        uint64_t now_ns, char *out_text, uint32_t bytes) {
+    char reason[800];
     const struct occl_seat *seat = &view->comm->seats[view->rank];
     char last[96] = "no op done here yet";
     if (view->last_activity_ns && view->note.ops_done) {
@@ -88,6 +159,7 @@ void occl_why_rank_text(const struct occl_late_view *view, uint64_t now_ns, char
         occl_why_op_text(&op, name, sizeof name);
         (void)snprintf(last, sizeof last, "last finished %s %.1f s ago", name, (double)age / 1e9);
     }
+    reason_text(view, list, reason, sizeof reason);
     (void)snprintf(out_text, bytes, "rank %u (host %s, pid %u): %s; process %s; %s", view->rank,
-                   seat->who.host, seat->who.pid, explain(view->verdict), view->process, last);
+                   seat->who.host, seat->who.pid, reason, view->process, last);
 }

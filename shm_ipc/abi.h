@@ -111,6 +111,8 @@ OCCL_ABI_SIZE(occl_op_key, 12);
  * | cq_sleepers     | client | daemon | add     | look    | wake needed; Dekker with cq_bell     |
  * | cq_bell         | both   | client | add     | observe | changes with each completion; futex  |
  * |                 |        |        |         |         | word that the daemon only wakes      |
+ * | held_ticks      | client | daemon | publish | observe | held and held_after before; 0 behind |
+ * |                 |        |        |         |         | a fence before they change           |
  * | session_state   | daemon | client | publish | observe | why it ended, before the state       |
  *
  * Each index has a cache line of its own. The daemon believes nothing in this page: it keeps
@@ -127,6 +129,13 @@ enum occl_session_state {
     OCCL_SESSION_QUARANTINED = 3, /* the daemon found corrupt shared memory and ended the session */
     OCCL_SESSION_CLOSED = 4,
 };
+
+/* An op as a session names it. */
+struct occl_held_op {
+    struct occl_op_key key;
+    uint32_t comm; /* number of its communicator in the session */
+};
+OCCL_ABI_SIZE(occl_held_op, 16);
 
 struct occl_session_page {
     uint64_t magic;
@@ -155,13 +164,19 @@ struct occl_session_page {
     /* cache line 7: who of this process waits; read by `occlctl why`, believed only as a hint */
     uint32_t threads_using;   /* live threads that have submitted something */
     uint32_t threads_waiting; /* of these, blocked in a wait of ours */
-    uint32_t reserved3[14];
+    /* One op whose way is the ring and that waits for its turn there (a record's line tells of one
+     * that is held back in a record), and what it comes after. A hint for `why`, too. */
+    uint64_t held_ticks; /* since when; 0: the rest means nothing */
+    struct occl_held_op held, held_after;
+    uint32_t held_total; /* such ops of this process; one of them is described */
+    uint32_t reserved3[3];
 };
 OCCL_ABI_SIZE(occl_session_page, 512);
 OCCL_ABI_AT(occl_session_page, sq_tail, 64);
 OCCL_ABI_AT(occl_session_page, daemon_sleeping, 320);
 OCCL_ABI_AT(occl_session_page, cq_bell, 384);
 OCCL_ABI_AT(occl_session_page, threads_using, 448);
+OCCL_ABI_AT(occl_session_page, held_ticks, 456);
 
 /* ---- submission entry (client -> daemon), 128 bytes ---- */
 enum occl_sqe_verb {

@@ -132,8 +132,7 @@ void occl_line_fill(struct occl_line *line, struct occl_op_key key,
     line->dtype = sig->dtype;
     line->redop = sig->redop;
     line->root = (uint8_t)sig->root;
-    line->peers = key.peers == OCCL_PEERS_ALL ? OCCL_LINE_PEERS_ALL
-                                              : (uint16_t)(key.peers >> 8 | (key.peers & 0xffu));
+    line->peers = occl_peers_pack(key.peers);
     line->program_id = (uint16_t)sig->program_id;
 }
 

@@ -84,6 +84,7 @@
  * | line.flag    | m, daemon | m, daemon | claim      | look    | L    | (3)                      |
  * | line.busy    | the rank  | m, daemon | add        | look    | L    | as (6), per rank         |
  * | line.waiters | the rank  | m, daemon | note       | peek    | L    | 1: it sleeps; for `why`  |
+ * | line.after   | the rank  | daemon    | publish    | peek    | L    | held back; for `why`     |
  *
  * m: members. (1) Owns the records; the last one's clear publishes the reset fields to whoever
  * claims next. (2) Decides; seeing DONE makes the output of all strands visible, because each
@@ -175,7 +176,12 @@ struct occl_line {
     uint32_t busy;
     uint64_t factor;               /* of a premultiplied sum (reduce.h) */
     struct occl_buffer_ref vector; /* of a kind whose blocks differ (vector.h) */
-    uint32_t reserved[4];
+    /* Held back: the rank has its place in the op, with key and signature in this line, but arrives
+     * only after another op of its own, possibly of another communicator. */
+    uint32_t after;     /* how many are left, 0: it is not held back | peers of one of them << 16 */
+    uint32_t after_tag; /* and its tag, its instance */
+    uint32_t after_instance;
+    uint32_t after_comm; /* number of that op's communicator in the rank's session */
     /* cache lines 2, 3 */
     uint8_t inlined[OCCL_INLINE_BYTES];
 };
@@ -184,6 +190,7 @@ OCCL_ABI_AT(occl_line, u, 32);
 OCCL_ABI_AT(occl_line, submit_ticks, 64);
 OCCL_ABI_AT(occl_line, factor, 88);
 OCCL_ABI_AT(occl_line, vector, 96);
+OCCL_ABI_AT(occl_line, after, 112);
 OCCL_ABI_AT(occl_line, inlined, 128);
 #define OCCL_LINE_PEERS_ALL 0xffffu
 OCCL_STATIC_ASSERT(OCCL_LOCAL_RANKS_MAX <= 255, "a rank fits into a byte of a line");
@@ -389,12 +396,25 @@ static inline struct occl_signature occl_line_signature(const struct occl_line *
         l->root, l->program_id, 0,        l->count};
     return s;
 }
+static inline uint32_t occl_peers_unpack(uint16_t packed) {
+    return packed == OCCL_LINE_PEERS_ALL ? OCCL_PEERS_ALL
+                                         : (uint32_t)(packed >> 8) << 16 | (packed & 0xffu);
+}
+static inline uint16_t occl_peers_pack(uint32_t peers) {
+    return peers == OCCL_PEERS_ALL ? OCCL_LINE_PEERS_ALL
+                                   : (uint16_t)((peers >> 16 & 0xffu) << 8 | (peers & 0xffu));
+}
 static inline struct occl_op_key occl_line_key(const struct occl_line *l) {
-    struct occl_op_key key = {l->peers == OCCL_LINE_PEERS_ALL
-                                  ? OCCL_PEERS_ALL
-                                  : (uint32_t)(l->peers >> 8) << 16 | (l->peers & 0xffu),
-                              l->tag, l->instance};
+    struct occl_op_key key = {occl_peers_unpack(l->peers), l->tag, l->instance};
     return key;
+}
+static inline struct occl_op_key occl_line_after(const struct occl_line *l) {
+    struct occl_op_key key = {occl_peers_unpack((uint16_t)(l->after >> 16)), l->after_tag,
+                              l->after_instance};
+    return key;
+}
+static inline uint32_t occl_line_after_count(const struct occl_line *l) {
+    return l->after & 0xffffu;
 }
 /* A line that names its buffers: they are one. All executors of an op ask the same lines. */
 static inline bool occl_line_in_place(const struct occl_line *l) {

@@ -52,6 +52,44 @@ bool occl_event_sleep(const struct occl_wait_place *place, uint64_t timeout_ns) 
     return slept;
 }
 
+/* Built against headers that may not know the call: the numbers are the kernel's ABI. */
+#define NR_FUTEX_WAITV 449
+#define WAITV_SIZE_U32 2u
+struct waitv {
+    uint64_t value, address;
+    uint32_t flags, reserved;
+};
+
+/* False: the kernel does not do it. Changed, woken, interrupted and timed out are all the same. */
+static bool futex_wait_any(const struct waitv *words, uint32_t count, uint64_t timeout_ns) {
+    bool for_ever = timeout_ns == UINT64_MAX;
+    struct occl_clock clock = occl_clock_system(OCCL_TICKS_NS);
+    uint64_t end_ns = for_ever ? 0 : occl_clock_now_ns(&clock) + timeout_ns;
+    struct timespec until = {(time_t)(end_ns / NS_PER_S), (long)(end_ns % NS_PER_S)};
+    long result =
+        syscall(NR_FUTEX_WAITV, words, count, 0, for_ever ? NULL : &until, CLOCK_MONOTONIC);
+    return result >= 0 || errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT;
+}
+
+bool occl_events_sleep(const struct occl_wait_place *places, uint32_t count, uint64_t timeout_ns) {
+    struct waitv words[OCCL_PLACES_MAX];
+    bool changed = false;
+    OCCL_ASSERT(count > 0 && count <= OCCL_PLACES_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        words[i] = (struct waitv){occl_observe32(places[i].event), (uintptr_t)places[i].event,
+                                  WAITV_SIZE_U32, 0};
+        (void)occl_add32(places[i].sleepers, 1);
+    }
+    for (uint32_t i = 0; i < count && !changed; i++)
+        changed = places[i].changed(places[i].what);
+    if (!changed && !futex_wait_any(words, count, timeout_ns))
+        occl_futex_sleep(places[0].event, (uint32_t)words[0].value,
+                         timeout_ns < OCCL_POLL_NS ? timeout_ns : OCCL_POLL_NS);
+    for (uint32_t i = 0; i < count; i++)
+        (void)occl_add32(places[i].sleepers, 0u - 1u);
+    return !changed;
+}
+
 void occl_parker_park(struct occl_parker *parker, uint32_t token, uint64_t timeout_ns) {
     uint32_t expected = token;
     if (!occl_claim32(&parker->word, &expected, token | 1u))

@@ -14,6 +14,7 @@
  * |            |                 |                 | record.state   | the state decisively        |
  * | client     | session.cq_bell | cq_sleepers     | cq_bell        | lane that published cq.tail |
  * |            |                 |                 |                | and then changed the bell   |
+ * | client     | several of these, and words of its own process: each of them as above           |
  *
  * Memory order. Announcing and looking, and changing and looking, are a Dekker pattern: at least
  * one side must see the other. With read-modify-writes (add, claim) and looks, which are
@@ -74,6 +75,12 @@ static inline struct occl_wait_place occl_wait_on_word(const struct occl_word_se
 /* One bounded sleep: announces in *sleepers, looks once more, sleeps unless it changed, takes the
  * announcement back. True when it made a system call. Client threads only. */
 bool occl_event_sleep(const struct occl_wait_place *place, uint64_t timeout_ns);
+/* The same on several places at once, until one of them is woken. Where the kernel refuses (before
+ * 5.16, or a filter of system calls), it sleeps OCCL_POLL_NS at most, on the first. count in
+ * 1..OCCL_PLACES_MAX. */
+#define OCCL_PLACES_MAX 64
+#define OCCL_POLL_NS 200000ull
+bool occl_events_sleep(const struct occl_wait_place *places, uint32_t count, uint64_t timeout_ns);
 static inline bool occl_word_sleep(uint32_t *word, uint32_t expected, uint32_t *sleepers,
                                    uint64_t timeout_ns) {
     struct occl_word_seen seen = {word, expected};

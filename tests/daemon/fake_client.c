@@ -353,6 +353,40 @@ enum occl_outcome client_outcome(const struct client_comm *comm, struct occl_op_
     return look.outcome;
 }
 
+static uint64_t ticks_ago(const struct client *client, uint64_t ago_ns) {
+    struct occl_clock clock = occl_clock_system((enum occl_ticks_source)client->page->ticks_source);
+    struct occl_ticks_scale scale;
+    occl_ticks_calibrate(&clock, 2000000, &scale);
+    return occl_clock_ticks(&clock) - occl_ticks_of_ns(&scale, ago_ns);
+}
+
+struct occl_line *client_hold_back(struct client *client, struct client_comm *comm,
+                                   struct occl_op_key key, uint8_t kind, uint64_t ago_ns,
+                                   uint32_t number, struct occl_op_key after) {
+    struct occl_signature sig = {.kind = kind, .dtype = 7, .count = 4};
+    struct occl_place place = occl_place_of(key);
+    uint32_t index = key.peers == OCCL_PEERS_ALL ? comm->rank : kind == OCCL_OP_RECV;
+    struct occl_claim *claim = occl_claim_of(&comm->records, place.slot);
+    struct occl_line *line = occl_line_at(occl_record_at(&comm->records, place.slot), index);
+    assert_int_not_equal(occl_claim_enter(claim, place.print, false), OCCL_ENTER_RING);
+    occl_line_fill(line, key, &sig);
+    line->submit_ticks = ticks_ago(client, ago_ns);
+    line->after_tag = after.tag;
+    line->after_instance = after.instance;
+    line->after_comm = number;
+    occl_publish32(&line->after, (uint32_t)occl_peers_pack(after.peers) << 16 | 1);
+    return line;
+}
+
+void client_hold_back_ring(struct client *client, const struct client_comm *comm,
+                           struct occl_op_key key, uint64_t ago_ns, uint32_t number,
+                           struct occl_op_key after) {
+    client->page->held = (struct occl_held_op){key, comm->number};
+    client->page->held_after = (struct occl_held_op){after, number};
+    occl_note32(&client->page->held_total, 1);
+    occl_publish64(&client->page->held_ticks, ticks_ago(client, ago_ns));
+}
+
 struct occl_record *client_arrive_with(struct client *client, struct client_comm *comm,
                                        struct occl_op_key key, uint8_t kind, bool waits,
                                        uint64_t ago_ns, uint32_t bits) {
@@ -360,10 +394,7 @@ struct occl_record *client_arrive_with(struct client *client, struct client_comm
     struct occl_place place = occl_place_of(key);
     struct occl_record *rec = occl_record_at(&comm->records, place.slot);
     uint32_t index = key.peers == OCCL_PEERS_ALL ? comm->rank : kind == OCCL_OP_RECV;
-    struct occl_clock clock = occl_clock_system((enum occl_ticks_source)client->page->ticks_source);
-    struct occl_ticks_scale scale;
-    occl_ticks_calibrate(&clock, 2000000, &scale);
-    uint64_t ticks = occl_clock_ticks(&clock) - occl_ticks_of_ns(&scale, ago_ns);
+    uint64_t ticks = ticks_ago(client, ago_ns);
     struct occl_claim *claim = occl_claim_of(&comm->records, place.slot);
     assert_int_not_equal(occl_claim_enter(claim, place.print, false), OCCL_ENTER_RING);
     struct occl_line *line = occl_line_at(rec, index);

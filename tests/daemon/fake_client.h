@@ -109,6 +109,15 @@ struct occl_record *client_arrive(struct client *client, struct client_comm *com
 struct occl_record *client_arrive_with(struct client *client, struct client_comm *comm,
                                        struct occl_op_key key, uint8_t kind, bool waits,
                                        uint64_t ago_ns, uint32_t bits);
+/* Has its place in the op, and says that it comes after another of its own, `after` of the
+ * communicator with that number. */
+struct occl_line *client_hold_back(struct client *client, struct client_comm *comm,
+                                   struct occl_op_key key, uint8_t kind, uint64_t ago_ns,
+                                   uint32_t number, struct occl_op_key after);
+/* The same in the session page, for an op whose way is the ring. */
+void client_hold_back_ring(struct client *client, const struct client_comm *comm,
+                           struct occl_op_key key, uint64_t ago_ns, uint32_t number,
+                           struct occl_op_key after);
 /* What the flags of the op say. */
 enum occl_outcome client_outcome(const struct client_comm *comm, struct occl_op_key key);
 

@@ -643,10 +643,11 @@ static void no_op_is_made_of_two(void **state) {
     assert_int_equal(pthread_create(&thread, NULL, reuse_record, &r), 0);
     for (uint64_t start = now_ms(); now_ms() - start < 1000;) {
         struct occl_op_view op;
+        struct occl_held_view helds[OCCL_LOCAL_RANKS_MAX];
         uint64_t word = occl_observe64(&occl_claim_of(&comm->records, r.slot)->word);
         if (!(word & OCCL_WORD_CLAIMED) ||
             !occl_opview_record(comm, r.slot, word & OCCL_WORD_PRINT_MASK,
-                                occl_loop_now_ns(f.daemon->loop), &op))
+                                occl_loop_now_ns(f.daemon->loop), &op, helds))
             continue;
         bool second = op.key.instance / OCCL_SINGLES & 1;
         uint64_t since_ns = occl_ticks_to_ns(&f.daemon->scale, r.ticks[second]);

@@ -68,6 +68,9 @@ static void list_session(struct text *text) {
     M(occl_op_key, peers)
     M(occl_op_key, tag)
     M(occl_op_key, instance)
+}
+
+static void list_session_page(struct text *text) {
     S(occl_session_page)
     M(occl_session_page, magic)
     M(occl_session_page, abi_version)
@@ -89,6 +92,13 @@ static void list_session(struct text *text) {
     M(occl_session_page, cq_sleepers)
     M(occl_session_page, threads_using)
     M(occl_session_page, threads_waiting)
+    M(occl_session_page, held_ticks)
+    M(occl_session_page, held)
+    M(occl_session_page, held_after)
+    M(occl_session_page, held_total)
+    S(occl_held_op)
+    M(occl_held_op, key)
+    M(occl_held_op, comm)
     S(occl_sqe)
     M(occl_sqe, verb)
     M(occl_sqe, priority)
@@ -132,6 +142,10 @@ static void list_record(struct text *text) {
     M(occl_line, busy)
     M(occl_line, factor)
     M(occl_line, vector)
+    M(occl_line, after)
+    M(occl_line, after_tag)
+    M(occl_line, after_instance)
+    M(occl_line, after_comm)
     M(occl_line, inlined)
     S(occl_record)
     M(occl_record, state)
@@ -156,6 +170,9 @@ static void list_record(struct text *text) {
     M(occl_rank_note, async_kind)
     M(occl_rank_note, cpu)
     M(occl_rank_note, probe_address)
+}
+
+static void list_comm(struct text *text) {
     S(occl_comm_page)
     M(occl_comm_page, magic)
     M(occl_comm_page, abi_version)
@@ -225,8 +242,10 @@ static void abi_matches_golden_list(void **state) {
     static char golden[sizeof now.bytes];
     now.used = 0;
     list_session(&now);
+    list_session_page(&now);
     list_job_page(&now);
     list_record(&now);
+    list_comm(&now);
     list_messages(&now);
     list_types(&now);
     FILE *file = fopen("tests/shm_ipc/abi.golden", "r");

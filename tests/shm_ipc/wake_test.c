@@ -2,12 +2,16 @@
 /* Sleeping and waking. The stress tests sleep without limit, so that a lost wake-up hangs instead
  * of being healed by a time-out; an alarm then ends the process. Also under the thread sanitizer.
  */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -468,6 +472,86 @@ static void waiter_is_woken(void **state) {
     assert_true(waiter.sleep_calls > 0);
 }
 
+/* Asleep on several places, woken by the last of them. */
+static void *sleep_on_three(void *arg) {
+    struct pair *pairs = arg; /* three; a fourth: set when awake */
+    struct occl_word_seen seen[3];
+    struct occl_wait_place places[3];
+    for (int i = 0; i < 3; i++) {
+        seen[i] = (struct occl_word_seen){&pairs[i].word, 0};
+        places[i] = occl_wait_on_word(&seen[i], &pairs[i].sleepers);
+    }
+    while (occl_look32(&pairs[2].word) == 0) {
+        pairs[3].word++;
+        (void)occl_events_sleep(places, 3, NO_LIMIT);
+    }
+    return NULL;
+}
+
+static void several_places_are_slept_on_at_once(void **state) {
+    (void)state;
+    struct pair pairs[4];
+    pthread_t thread;
+    uint32_t expected = 0;
+    (void)alarm(120);
+    memset(pairs, 0, sizeof pairs);
+    assert_int_equal(pthread_create(&thread, NULL, sleep_on_three, pairs), 0);
+    while (occl_look32(&pairs[2].sleepers) == 0)
+        (void)sched_yield();
+    assert_int_equal(occl_look32(&pairs[0].sleepers), 1);
+    assert_true(occl_claim32(&pairs[2].word, &expected, 1));
+    (void)occl_word_wake(&pairs[2].word, &pairs[2].sleepers, 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    (void)alarm(0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pairs[i].sleepers, 0);
+    /* What has changed before is not slept on, and time passes. */
+    struct occl_word_seen seen = {&pairs[2].word, 0}, same = {&pairs[1].word, 0};
+    struct occl_wait_place places[2] = {occl_wait_on_word(&same, &pairs[1].sleepers),
+                                        occl_wait_on_word(&seen, &pairs[2].sleepers)};
+    assert_false(occl_events_sleep(places, 2, NO_LIMIT));
+    uint64_t start = stress_now_ns();
+    assert_true(occl_events_sleep(places, 1, 20000000));
+    assert_true(stress_now_ns() - start >= 10000000);
+}
+
+/* A filter of this thread's system calls, as a sandbox has one: the kernel knows no such call. */
+static void *sleep_in_a_sandbox(void *arg) {
+    uint32_t *slept = arg, word = 0, sleepers = 0;
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 449, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    struct occl_word_seen seen = {&word, 0};
+    struct occl_wait_place place = occl_wait_on_word(&seen, &sleepers);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program))
+        return NULL;
+    uint64_t start = stress_now_ns();
+    for (int i = 0; i < 20; i++)
+        *slept += occl_events_sleep(&place, 1, NO_LIMIT);
+    return stress_now_ns() - start >= 20 * OCCL_POLL_NS / 2 ? arg : NULL;
+}
+
+static void without_the_call_it_looks_often(void **state) {
+    (void)state;
+    pthread_t thread;
+    uint32_t slept = 0;
+    void *fine = NULL;
+    (void)alarm(60);
+    assert_int_equal(pthread_create(&thread, NULL, sleep_in_a_sandbox, &slept), 0);
+    assert_int_equal(pthread_join(thread, &fine), 0);
+    (void)alarm(0);
+    if (slept == 0) {
+        print_message("SKIP without_the_call_it_looks_often: no filter of system calls\n");
+        skip();
+    }
+    assert_int_equal(slept, 20);
+    assert_non_null(fine);
+}
+
 static void allowed_cores_follow_the_affinity(void **state) {
     (void)state;
     cpu_set_t all, one;
@@ -495,6 +579,8 @@ int main(void) {
         cmocka_unit_test(waiter_goes_through_its_phases),
         cmocka_unit_test(waiter_sleeps_no_longer_than_allowed),
         cmocka_unit_test(waiter_is_woken),
+        cmocka_unit_test(several_places_are_slept_on_at_once),
+        cmocka_unit_test(without_the_call_it_looks_often),
         cmocka_unit_test(allowed_cores_follow_the_affinity),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

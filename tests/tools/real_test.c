@@ -198,6 +198,23 @@ static void b07_why_prints_a_cycle_as_a_cycle(void **state) {
     end(pid);
 }
 
+static void why_follows_what_an_op_comes_after(void **state) {
+    (void)state;
+    long pid = start("after", 2, 0);
+    json_t *why = why_after_a_second(1);
+    json_t *cycles = json_object_get(why, "cycles");
+    assert_int_equal(json_array_size(cycles), 1);
+    assert_true(json_is_true(json_object_get(json_array_get(cycles, 0), "definite")));
+    assert_int_equal(json_array_size(json_object_get(why, "culprits")), 2);
+    json_decref(why);
+    const struct shell_result *r = shell_expect(1, "%s why", ctl);
+    HAS(r->out, "cycle of application waits:");
+    HAS(r->out, "has submitted all_reduce tag 22 #0 on");
+    HAS(r->out, ", which comes after all_reduce tag 11 #0 on");
+    HAS(shell_expect(0, "%s ops", ctl)->out, "waits for members; held back: 0");
+    end(pid);
+}
+
 /* ---- no false alarm ---- */
 
 #define LOOKS 10
@@ -447,6 +464,7 @@ int main(void) {
         CASE(why_names_the_stopped_rank),
         CASE(why_names_the_dead_rank),
         CASE(b07_why_prints_a_cycle_as_a_cycle),
+        CASE(why_follows_what_an_op_comes_after),
         CASE(why_raises_no_false_alarm),
         CASE(l01_every_query_is_json),
         CASE(set_changes_a_running_job),

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job with a fault in it, for tests of what inspection says of it; started by `occlctl run`.
  *
- *   scenario late|stopped|dead|cycle|fine RANK [SECONDS]
+ *   scenario late|stopped|dead|cycle|after|fine RANK [SECONDS]
  *
  * Each rank does three all-reduces; then RANK is late (sleeps), stops itself, kills itself, or does
  * as the others; these wait in a fourth. `cycle`: rank 0 waits in op A before it submits B, rank 1
- * waits in B before A. The others wait SECONDS (default 20) at most and then end with 0 (of `dead`
- * after another SECONDS). Each rank writes its process number to scenario.RANK in the current
- * folder. */
+ * waits in B before A. `after`: rank 0 submits B, and A after B; rank 1 A, and B after A. The
+ * others wait SECONDS (default 20) at most and then end with 0 (of `dead` after another SECONDS).
+ * Each rank writes its process number to scenario.RANK in the current folder. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +49,27 @@ static void wait_in(struct occl_comm comm, uint32_t tag, int seconds) {
                   result == OCCL_SUCCESS ? "" : occl_last_error());
 }
 
+/* One op, and another that comes after it. */
+static void submit_both(struct occl_comm comm, uint32_t tag, uint32_t tag_behind, int seconds) {
+    static float values[2][256];
+    struct occl_request requests[2];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    attr.timeout_ns = seconds * 1000000000ll;
+    attr.tag = tag;
+    must(occl_all_reduce(values[0], values[0], 256, OCCL_FLOAT32, OCCL_SUM, comm, &attr,
+                         &requests[0]),
+         "first");
+    attr.tag = tag_behind;
+    attr.after = requests;
+    attr.after_count = 1;
+    must(occl_all_reduce(values[1], values[1], 256, OCCL_FLOAT32, OCCL_SUM, comm, &attr,
+                         &requests[1]),
+         "second");
+    enum occl_result result = occl_wait_all(requests, 2);
+    (void)fprintf(stderr, "rank %d: %s: %s\n", rank, occl_result_string(result),
+                  result == OCCL_SUCCESS ? "" : occl_last_error());
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "fine";
     int who = argc > 2 ? atoi(argv[2]) : 0;
@@ -64,6 +85,10 @@ int main(int argc, char **argv) {
     if (strcmp(what, "cycle") == 0) {
         wait_in(comm, rank == 0 ? 11 : 22, seconds);
         wait_in(comm, rank == 0 ? 22 : 11, seconds);
+        return 0;
+    }
+    if (strcmp(what, "after") == 0) {
+        submit_both(comm, rank == 0 ? 11 : 22, rank == 0 ? 22 : 11, seconds);
         return 0;
     }
     if (rank == who && strcmp(what, "late") == 0) {

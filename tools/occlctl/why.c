@@ -108,6 +108,13 @@ static void print_wait(FILE *out, const json_t *op, struct style style) {
     (void)fprintf(out, "  arrived: %s; missing: %s%s%s\n", occl_table_string(op, "arrived_text"),
                   style.strong, occl_table_string(op, "missing_text"), style.end);
     print_lates(out, op, style);
+    size_t index;
+    json_t *held;
+    json_array_foreach(json_object_get(op, "held_back"), index, held) {
+        (void)fprintf(out, "    rank %lld: ", occl_table_integer(held, "rank"));
+        occl_table_safe_text(out, occl_table_string(held, "text"));
+        (void)fputc('\n', out);
+    }
 }
 
 static void print_forming(FILE *out, const json_t *comm, struct style style) {
@@ -132,9 +139,17 @@ static void print_cycle(FILE *out, const json_t *cycle, struct style style) {
     json_array_foreach(json_object_get(cycle, "members"), index, member) {
         (void)fputs(index ? "  -> " : "     ", out);
         print_place(out, member);
-        (void)fputs(" waits in ", out);
+        const json_t *held = json_object_get(member, "held_back");
+        if (json_is_object(held)) {
+            (void)fputs(" has submitted ", out);
+            print_op_name(out, held);
+            (void)fputs(", which comes after ", out);
+        } else {
+            (void)fputs(" waits in ", out);
+        }
         print_op_name(out, member);
-        (void)fprintf(out, " for rank %lld", occl_table_integer(member, "waits_for_rank"));
+        (void)fprintf(out, "%s for rank %lld", json_is_object(held) ? ", which waits" : "",
+                      occl_table_integer(member, "waits_for_rank"));
         if (json_is_integer(json_object_get(member, "waits_for_pid")))
             (void)fprintf(out, " pid %lld", occl_table_integer(member, "waits_for_pid"));
         (void)fputc('\n', out);
