@@ -159,6 +159,47 @@ enum occl_result occl_scatter(const void *sendbuf, void *recvbuf, size_t count, 
                               struct occl_request *out_request) {
     return occl_broadcast(sendbuf, recvbuf, count, type, root, comm, attr, out_request);
 }
+enum occl_result occl_all_gather_v(const void *sendbuf, size_t sendcount, void *recvbuf,
+                                   const size_t *recvcounts, const size_t *displs,
+                                   enum occl_type type, struct occl_comm comm,
+                                   const struct occl_op_attr *attr,
+                                   struct occl_request *out_request) {
+    (void)recvcounts;
+    (void)displs;
+    return occl_broadcast(sendbuf, recvbuf, sendcount, type, 0, comm, attr, out_request);
+}
+enum occl_result occl_reduce_scatter_v(const void *sendbuf, void *recvbuf, const size_t *recvcounts,
+                                       enum occl_type type, enum occl_redop op,
+                                       struct occl_comm comm, const struct occl_op_attr *attr,
+                                       struct occl_request *out_request) {
+    return occl_reduce_scatter(sendbuf, recvbuf, recvcounts[0], type, op, comm, attr, out_request);
+}
+enum occl_result occl_all_to_all_v(const void *sendbuf, const size_t *sendcounts,
+                                   const size_t *sdispls, void *recvbuf, const size_t *recvcounts,
+                                   const size_t *rdispls, enum occl_type type,
+                                   struct occl_comm comm, const struct occl_op_attr *attr,
+                                   struct occl_request *out_request) {
+    (void)sdispls;
+    (void)recvcounts;
+    (void)rdispls;
+    return occl_broadcast(sendbuf, recvbuf, sendcounts[0], type, 0, comm, attr, out_request);
+}
+enum occl_result occl_gather_v(const void *sendbuf, size_t sendcount, void *recvbuf,
+                               const size_t *recvcounts, const size_t *displs, enum occl_type type,
+                               int root, struct occl_comm comm, const struct occl_op_attr *attr,
+                               struct occl_request *out_request) {
+    (void)recvcounts;
+    (void)displs;
+    return occl_broadcast(sendbuf, recvbuf, sendcount, type, root, comm, attr, out_request);
+}
+enum occl_result occl_scatter_v(const void *sendbuf, const size_t *sendcounts, const size_t *displs,
+                                void *recvbuf, size_t recvcount, enum occl_type type, int root,
+                                struct occl_comm comm, const struct occl_op_attr *attr,
+                                struct occl_request *out_request) {
+    (void)sendcounts;
+    (void)displs;
+    return occl_broadcast(sendbuf, recvbuf, recvcount, type, root, comm, attr, out_request);
+}
 enum occl_result occl_barrier(struct occl_comm comm, const struct occl_op_attr *attr,
                               struct occl_request *out_request) {
     (void)comm;

@@ -47,7 +47,7 @@ static struct job *open_job(const struct occl_perf_op *op, size_t count, bool in
                                         .ranks = RANKS};
         occl_perf_place(&job->sites[rank], call);
         occl_perf_fill(&job->sites[rank], call, SEED, period);
-        size_t sent = op->send == OCCL_PERF_ALL_BLOCKS ? RANKS * count : count;
+        size_t sent = occl_perf_elements(call, op->send);
         memcpy(job->inputs[rank], call->send, sent * 4);
     }
     return job;
@@ -161,7 +161,7 @@ static void every_operation_is_checked_block_by_block(void **state) {
     int count, looked = 0;
     const struct occl_perf_op *ops = occl_perf_ops(&count);
     for (int i = 0; i < count; i++) {
-        if (!occl_perf_op_has_data(&ops[i]))
+        if (!occl_perf_op_has_data(&ops[i]) || ops[i].uneven)
             continue;
         static const size_t counts[] = {1, 7, OCCL_VALUES_PERIOD, COUNT_MAX};
         for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
@@ -172,6 +172,101 @@ static void every_operation_is_checked_block_by_block(void **state) {
         looked++;
     }
     assert_int_equal(looked, 11);
+}
+
+/* ---- blocks of different sizes ---- */
+
+/* The sizes by the words of formulas.h, for 3 ranks: weights 1, 0, 5. */
+static size_t part(size_t total, int k) {
+    return k == 0 ? total / 6 : k == 1 ? 0 : total - total / 6;
+}
+
+static void uneven_blocks_are_as_documented(void **state) {
+    (void)state;
+    static const uint64_t totals[] = {0, 1, 5, 8, 1000, 1ull << 40};
+    for (size_t t = 0; t < sizeof totals / sizeof totals[0]; t++) {
+        for (int k = 0; k < RANKS; k++)
+            assert_int_equal(occl_perf_uneven_count(totals[t], RANKS, k), part(totals[t], k));
+        for (int ranks = 1; ranks <= 64; ranks++) {
+            uint64_t sum = 0;
+            for (int k = 0; k < ranks; k++)
+                sum += occl_perf_uneven_count(totals[t], ranks, k);
+            assert_int_equal(sum, totals[t]);
+        }
+    }
+    /* One large, some empty. */
+    for (int k = 0; k < 8; k++) {
+        uint64_t count = occl_perf_uneven_count(8000, 8, k);
+        assert_true((count == 0) == (k % 4 == 1));
+        assert_true(k == 7 || count * 2 < occl_perf_uneven_count(8000, 8, 7));
+    }
+}
+
+/* Element i of what a rank receives in such an op; *out_count: how many it receives. */
+static int32_t uneven_element(const struct job *job, int rank, size_t i, size_t *out_count) {
+    size_t total = job->count, own = part(total, rank), before = 0, at = 0;
+    for (int k = 0; k < rank; k++)
+        before += part(total, k);
+    *out_count = is(job, "reduce_scatter_v") || is(job, "scatter_v") ? own
+                 : is(job, "gather_v") && rank != ROOT               ? 0
+                                                                     : total;
+    if (i >= *out_count)
+        return 0;
+    if (is(job, "reduce_scatter_v"))
+        return sum_of(job, RANKS, before + i);
+    if (is(job, "scatter_v"))
+        return job->inputs[ROOT][before + i];
+    for (int from = 0;; from++) {
+        bool rotated = is(job, "all_to_all_v");
+        size_t block = part(total, rotated ? (from + rank) % RANKS : from);
+        size_t sent_at = 0;
+        for (int k = 0; rotated && k < rank; k++)
+            sent_at += part(total, (from + k) % RANKS);
+        if (i < at + block)
+            return job->inputs[from][sent_at + i - at];
+        at += block;
+    }
+}
+
+static void look_at_uneven(const struct occl_perf_op *op, size_t total, bool in_place) {
+    struct job *job = open_job(op, total, in_place);
+    size_t got, none;
+    for (int rank = 0; rank < RANKS; rank++) {
+        int32_t *recv = job->calls[rank].recv;
+        (void)uneven_element(job, rank, 0, &got);
+        for (size_t i = 0; i < got; i++)
+            recv[i] = uneven_element(job, rank, i, &none);
+    }
+    for (int rank = 0; rank < RANKS; rank++) {
+        int32_t *recv = job->calls[rank].recv;
+        (void)uneven_element(job, rank, 0, &got);
+        if (wrong(job, rank) != 0)
+            print_error("%s, %zu elements, %s, rank %d\n", op->name, total,
+                        in_place ? "in place" : "out of place", rank);
+        assert_int_equal(wrong(job, rank), 0);
+        for (size_t i = 0; i<got; i += got> 16 ? got / 16 : 1)
+            expect_noticed(job, rank, recv + i);
+        size_t extent = !in_place && op->recv == OCCL_PERF_ONE_BLOCK ? part(total, rank) : total;
+        job->sites[rank].recv[4 * extent] ^= 1; /* the guard */
+        assert_int_equal(wrong(job, rank), 1);
+    }
+    close_job(job);
+}
+
+static void uneven_operations_are_checked_block_by_block(void **state) {
+    (void)state;
+    int count, looked = 0;
+    const struct occl_perf_op *ops = occl_perf_ops(&count);
+    for (int i = 0; i < count; i++) {
+        static const size_t totals[] = {1, 7, OCCL_VALUES_PERIOD, COUNT_MAX};
+        for (size_t t = 0; ops[i].uneven && t < sizeof totals / sizeof totals[0]; t++) {
+            look_at_uneven(&ops[i], totals[t], false);
+            if (ops[i].in_place != OCCL_PERF_NEVER_IN_PLACE)
+                look_at_uneven(&ops[i], totals[t], true);
+        }
+        looked += ops[i].uneven;
+    }
+    assert_int_equal(looked, 5);
 }
 
 /* Nothing at all happened: everything that should have come is missing. */
@@ -233,6 +328,8 @@ static void operations_have_the_names_of_others_too(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_is_checked_block_by_block),
+        cmocka_unit_test(uneven_blocks_are_as_documented),
+        cmocka_unit_test(uneven_operations_are_checked_block_by_block),
         cmocka_unit_test(what_never_came_is_counted),
         cmocka_unit_test(blocks_in_a_wrong_order_are_counted),
         cmocka_unit_test(operations_have_the_names_of_others_too),

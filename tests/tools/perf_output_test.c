@@ -301,10 +301,12 @@ static void all_operations_are_checked(void **state) {
     static const struct {
         const char *op;
         int rows;
-    } ops[] = {{"all_reduce", 140},     {"broadcast", 18},  {"reduce", 140}, {"all_gather", 18},
-               {"reduce_scatter", 140}, {"all_to_all", 18}, {"gather", 18},  {"scatter", 18},
-               {"scan", 140},           {"exscan", 140},    {"barrier", 1},  {"fan_in", 1},
-               {"fan_out", 1}};
+    } ops[] = {{"all_reduce", 140},  {"broadcast", 18},       {"reduce", 140},
+               {"all_gather", 18},   {"reduce_scatter", 140}, {"all_to_all", 18},
+               {"gather", 18},       {"scatter", 18},         {"scan", 140},
+               {"exscan", 140},      {"barrier", 1},          {"fan_in", 1},
+               {"fan_out", 1},       {"all_gather_v", 18},    {"reduce_scatter_v", 140},
+               {"all_to_all_v", 18}, {"gather_v", 18},        {"scatter_v", 18}};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         const struct shell_result *r =
             shell_expect(0, "%s --json -d all -o all -b 240 -n 1 -w 0 %s | grep -c '\"wrong\":0,'",

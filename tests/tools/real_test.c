@@ -73,10 +73,11 @@ static void runs_at_once_share_the_daemon(void **state) {
 
 static void occl_perf_checks_results_under_the_launcher(void **state) {
     (void)state;
-    static const char *const ops[] = {"all_reduce",     "broadcast",  "reduce",  "all_gather",
-                                      "reduce_scatter", "all_to_all", "gather",  "scatter",
-                                      "scan",           "exscan",     "barrier", "fan_in",
-                                      "fan_out",        "sendrecv"};
+    static const char *const ops[] = {
+        "all_reduce",       "broadcast",    "reduce",   "all_gather", "reduce_scatter",
+        "all_to_all",       "gather",       "scatter",  "scan",       "exscan",
+        "barrier",          "fan_in",       "fan_out",  "sendrecv",   "all_gather_v",
+        "reduce_scatter_v", "all_to_all_v", "gather_v", "scatter_v"};
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         const struct shell_result *r =
             shell_expect(0, "%s -n 3 %s --json -c 1 -b 24 -e 64K -f 32 -n 3 -r -1 %s >%s/rows",
@@ -91,8 +92,8 @@ static void occl_perf_checks_results_under_the_launcher(void **state) {
         json_decref(row);
     }
     /* All that is defined, of those that reduce. */
-    static const char *const reducing[] = {"all_reduce", "reduce", "reduce_scatter", "scan",
-                                           "exscan"};
+    static const char *const reducing[] = {"all_reduce",       "reduce", "reduce_scatter",
+                                           "reduce_scatter_v", "scan",   "exscan"};
     for (size_t i = 0; i < sizeof reducing / sizeof reducing[0]; i++) {
         (void)shell_expect(0,
                            "%s -n 2 %s --json -d all -o all --memory any --nonblocking -m 3 -n 2 "

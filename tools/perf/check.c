@@ -8,22 +8,18 @@
 #define GUARD_VALUE 0xa5
 #define STALE_VALUE 0xee
 
-static size_t block_bytes(const struct occl_perf_call *call) {
-    return call->count * occl_values_bytes(call->type);
-}
-
 static int blocks_of(enum occl_perf_extent extent, int ranks) {
     return extent == OCCL_PERF_NO_DATA ? 0 : extent == OCCL_PERF_ONE_BLOCK ? 1 : ranks;
 }
 
-/* Blocks of the buffer at site->recv: in place it is both buffers in one. */
-static int outer_blocks(const struct occl_perf_site *site, const struct occl_perf_call *call) {
-    const struct occl_perf_op *op = call->op;
-    return site->in_place ? occl_perf_op_blocks(op, call->ranks) : blocks_of(op->recv, call->ranks);
+/* The buffer at site->recv: in place it is both buffers in one. */
+static enum occl_perf_extent outer_extent(const struct occl_perf_site *site,
+                                          const struct occl_perf_op *op) {
+    return site->in_place && op->send > op->recv ? op->send : op->recv;
 }
 
 void occl_perf_place(const struct occl_perf_site *site, struct occl_perf_call *call) {
-    size_t own = (size_t)call->rank * block_bytes(call);
+    size_t own = occl_perf_block_at(call, call->rank, call->rank) * occl_values_bytes(call->type);
     call->recv = site->recv;
     call->send = site->in_place ? site->recv : site->send;
     if (site->in_place && call->op->in_place == OCCL_PERF_SEND_IN_RECV)
@@ -45,8 +41,9 @@ static bool receives(const struct occl_perf_call *call) {
 
 void occl_perf_fill(const struct occl_perf_site *site, const struct occl_perf_call *call,
                     uint32_t seed, void *period) {
-    size_t outer_bytes = (size_t)outer_blocks(site, call) * block_bytes(call);
-    size_t sent = (size_t)blocks_of(call->op->send, call->ranks) * call->count;
+    size_t outer_bytes =
+        occl_perf_elements(call, outer_extent(site, call->op)) * occl_values_bytes(call->type);
+    size_t sent = occl_perf_elements(call, call->op->send);
     memset(site->recv, STALE_VALUE, outer_bytes);
     memset(site->recv + outer_bytes, GUARD_VALUE, OCCL_PERF_GUARD_BYTES);
     if (!sends(call))
@@ -112,9 +109,19 @@ static struct layout layout_of(const struct occl_perf_site *site,
     return layout;
 }
 
+/* Elements before a block of the outer buffer, and before the one behind it. */
+static size_t outer_at(const struct occl_perf_site *site, const struct occl_perf_call *call,
+                       int block) {
+    if (outer_extent(site, call->op) == OCCL_PERF_ALL_BLOCKS)
+        return occl_perf_block_at(call, call->rank, block);
+    return block ? occl_perf_elements(call, OCCL_PERF_ONE_BLOCK) : 0;
+}
+
 static uint64_t count_block(const struct occl_perf_site *site, const struct occl_perf_call *call,
                             const struct layout *layout, int block, uint32_t seed, void *period) {
-    const char *found = site->recv + (size_t)block * block_bytes(call);
+    size_t width = occl_values_bytes(call->type);
+    size_t at = outer_at(site, call, block), count = outer_at(site, call, block + 1) - at;
+    const char *found = site->recv + at * width;
     int of_result = block - layout->result_at;
     int of_input = block - layout->input_at;
     size_t first = 0;
@@ -122,29 +129,32 @@ static uint64_t count_block(const struct occl_perf_site *site, const struct occl
         /* The period is the same for all blocks, but where each is another rank's. */
         if (of_result == 0 || call->op->result == OCCL_PERF_GETS_EACH)
             expect(call, of_result, seed, period);
-        first = call->op->own_part ? (size_t)call->rank * call->count : 0;
+        /* From where it was in the buffer of whom it came from. */
+        if (call->op->own_part)
+            first = occl_perf_block_at(call, of_result, call->rank);
     } else if (of_input >= 0 && of_input < layout->input_blocks) {
         occl_values_input(call->type, call->rank, seed, period);
-        first = (size_t)of_input * call->count;
+        first = occl_perf_block_at(call, call->rank, of_input);
     } else {
-        return count_other_bytes(found, block_bytes(call), STALE_VALUE);
+        return count_other_bytes(found, count * width, STALE_VALUE);
     }
-    return occl_values_count_wrong_from(call->type, period, first, found, call->count);
+    return occl_values_count_wrong_from(call->type, period, first, found, count);
 }
 
 uint64_t occl_perf_count_wrong(const struct occl_perf_site *site, const struct occl_perf_call *call,
                                uint32_t seed, void *period) {
     struct layout layout = layout_of(site, call);
-    int blocks = outer_blocks(site, call);
+    enum occl_perf_extent outer = outer_extent(site, call->op);
+    int blocks = blocks_of(outer, call->ranks);
+    size_t outer_bytes = occl_perf_elements(call, outer) * occl_values_bytes(call->type);
     uint64_t wrong = 0;
     for (int block = 0; block < blocks; block++)
         wrong += count_block(site, call, &layout, block, seed, period);
-    wrong += count_other_bytes(site->recv + (size_t)blocks * block_bytes(call),
-                               OCCL_PERF_GUARD_BYTES, GUARD_VALUE);
+    wrong += count_other_bytes(site->recv + outer_bytes, OCCL_PERF_GUARD_BYTES, GUARD_VALUE);
     if (site->in_place || !sends(call))
         return wrong;
     /* The input of an out-of-place op belongs to the caller. */
-    size_t sent = (size_t)blocks_of(call->op->send, call->ranks) * call->count;
+    size_t sent = occl_perf_elements(call, call->op->send);
     occl_values_input(call->type, call->rank, seed, period);
     return wrong + occl_values_count_wrong(call->type, period, site->send, sent);
 }

@@ -23,6 +23,18 @@ double occl_perf_busbw_gbps(enum occl_perf_factor factor, int ranks, uint64_t by
     return algbw;
 }
 
+uint64_t occl_perf_uneven_at(uint64_t total, int ranks, int block) {
+    uint64_t before = 0, all = 0;
+    for (int k = 0; k < ranks; k++) {
+        uint64_t weight = k == ranks - 1 ? (uint64_t)ranks + 2
+                          : k % 4 == 1   ? 0
+                                         : 1 + (uint64_t)k * 7 % 3;
+        before += k < block ? weight : 0;
+        all += weight;
+    }
+    return (uint64_t)((unsigned __int128)total * before / all);
+}
+
 double occl_perf_quantile(const double *sorted, size_t count, double share) {
     if (count == 0)
         return 0;

@@ -18,6 +18,15 @@ double occl_perf_algbw_gbps(uint64_t bytes, double time_us);
 double occl_perf_busbw_gbps(enum occl_perf_factor factor, int ranks, uint64_t bytes,
                             double time_us);
 
+/* Blocks of different sizes that together have `total` elements, for any number of ranks. Block k
+ * has weight 0 if k % 4 is 1, else 1 + k * 7 % 3; the last one has weight n + 2 whatever k is. It
+ * begins at total * (sum of the weights before it) / (sum of all), rounded down, and ends where the
+ * next one begins. block in 0..ranks; ranks: where all end. */
+uint64_t occl_perf_uneven_at(uint64_t total, int ranks, int block);
+static inline uint64_t occl_perf_uneven_count(uint64_t total, int ranks, int block) {
+    return occl_perf_uneven_at(total, ranks, block + 1) - occl_perf_uneven_at(total, ranks, block);
+}
+
 /* Value below which the share (0..1) of the sorted samples lies, by the nearest rank; 0 for none.
  */
 double occl_perf_quantile(const double *sorted, size_t count, double share);

@@ -90,6 +90,93 @@ static enum occl_result call_sendrecv(const struct occl_perf_call *c,
                      out_requests ? &out_requests[1] : NULL);
 }
 
+/* ---- blocks of different sizes ---- */
+
+/* As many ranks as a node has at most (occl.h). */
+#define RANKS_MAX 64
+
+size_t occl_perf_block_at(const struct occl_perf_call *call, int rank, int block) {
+    uint64_t at = 0;
+    if (!call->op->uneven)
+        return (size_t)block * call->count;
+    if (!call->op->rotated)
+        return occl_perf_uneven_at(call->count, call->ranks, block);
+    for (int k = 0; k < block; k++)
+        at += occl_perf_uneven_count(call->count, call->ranks, (rank + k) % call->ranks);
+    return at;
+}
+
+size_t occl_perf_elements(const struct occl_perf_call *call, enum occl_perf_extent extent) {
+    if (extent == OCCL_PERF_NO_DATA)
+        return 0;
+    if (extent == OCCL_PERF_ALL_BLOCKS)
+        return occl_perf_block_at(call, call->rank, call->ranks);
+    return call->op->uneven ? occl_perf_uneven_count(call->count, call->ranks, call->rank)
+                            : call->count;
+}
+
+struct uneven {
+    size_t counts[RANKS_MAX], displs[RANKS_MAX];
+    size_t own; /* of this rank's block */
+};
+
+/* False: there are too many ranks. The library copies both arrays in the call. */
+static bool uneven_of(const struct occl_perf_call *c, struct uneven *out) {
+    if (c->ranks > RANKS_MAX)
+        return false;
+    for (int k = 0; k < c->ranks; k++) {
+        out->displs[k] = occl_perf_block_at(c, c->rank, k);
+        out->counts[k] = occl_perf_block_at(c, c->rank, k + 1) - out->displs[k];
+    }
+    out->own = out->counts[c->rank];
+    return true;
+}
+
+static enum occl_result call_all_gather_v(const struct occl_perf_call *c,
+                                          struct occl_request *out_request) {
+    struct uneven u;
+    if (!uneven_of(c, &u))
+        return OCCL_ERROR_INVALID_ARGUMENT;
+    return occl_all_gather_v(c->send, u.own, c->recv, u.counts, u.displs, c->type, c->comm, c->attr,
+                             out_request);
+}
+
+static enum occl_result call_reduce_scatter_v(const struct occl_perf_call *c,
+                                              struct occl_request *out_request) {
+    struct uneven u;
+    if (!uneven_of(c, &u))
+        return OCCL_ERROR_INVALID_ARGUMENT;
+    return occl_reduce_scatter_v(c->send, c->recv, u.counts, c->type, c->redop, c->comm, c->attr,
+                                 out_request);
+}
+
+static enum occl_result call_all_to_all_v(const struct occl_perf_call *c,
+                                          struct occl_request *out_request) {
+    struct uneven u;
+    if (!uneven_of(c, &u))
+        return OCCL_ERROR_INVALID_ARGUMENT;
+    return occl_all_to_all_v(c->send, u.counts, u.displs, c->recv, u.counts, u.displs, c->type,
+                             c->comm, c->attr, out_request);
+}
+
+static enum occl_result call_gather_v(const struct occl_perf_call *c,
+                                      struct occl_request *out_request) {
+    struct uneven u;
+    if (!uneven_of(c, &u))
+        return OCCL_ERROR_INVALID_ARGUMENT;
+    return occl_gather_v(c->send, u.own, c->recv, u.counts, u.displs, c->type, c->root, c->comm,
+                         c->attr, out_request);
+}
+
+static enum occl_result call_scatter_v(const struct occl_perf_call *c,
+                                       struct occl_request *out_request) {
+    struct uneven u;
+    if (!uneven_of(c, &u))
+        return OCCL_ERROR_INVALID_ARGUMENT;
+    return occl_scatter_v(c->send, u.counts, u.displs, c->recv, u.own, c->type, c->root, c->comm,
+                          c->attr, out_request);
+}
+
 #define ONE OCCL_PERF_ONE_BLOCK
 #define ALL OCCL_PERF_ALL_BLOCKS
 
@@ -186,6 +273,60 @@ static const struct occl_perf_op ops[] = {
      .result = OCCL_PERF_GETS_EXCLUSIVE_PREFIX,
      .has_redop = true,
      .call = call_exscan},
+    {.name = "all_gather_v",
+     .summary = "every rank gets the blocks of all, of different sizes",
+     .factor = OCCL_PERF_FACTOR_PART,
+     .send = ONE,
+     .recv = ALL,
+     .in_place = OCCL_PERF_SEND_IN_RECV,
+     .result = OCCL_PERF_GETS_EACH,
+     .uneven = true,
+     .call = call_all_gather_v},
+    {.name = "reduce_scatter_v",
+     .summary = "every rank gets its block of the reduction, of different sizes",
+     .factor = OCCL_PERF_FACTOR_PART,
+     .send = ALL,
+     .recv = ONE,
+     .in_place = OCCL_PERF_RECV_IN_SEND,
+     .result = OCCL_PERF_GETS_REDUCTION,
+     .own_part = true,
+     .has_redop = true,
+     .uneven = true,
+     .call = call_reduce_scatter_v},
+    {.name = "all_to_all_v",
+     .summary = "every rank gets its block from each, of different sizes",
+     .factor = OCCL_PERF_FACTOR_PART,
+     .send = ALL,
+     .recv = ALL,
+     .in_place = OCCL_PERF_NEVER_IN_PLACE,
+     .result = OCCL_PERF_GETS_EACH,
+     .own_part = true,
+     .uneven = true,
+     .rotated = true,
+     .call = call_all_to_all_v},
+    {.name = "gather_v",
+     .summary = "the root gets the blocks of all, of different sizes",
+     .factor = OCCL_PERF_FACTOR_PART,
+     .send = ONE,
+     .recv = ALL,
+     .in_place = OCCL_PERF_SEND_IN_RECV,
+     .result = OCCL_PERF_GETS_EACH,
+     .root_receives = true,
+     .has_root = true,
+     .uneven = true,
+     .call = call_gather_v},
+    {.name = "scatter_v",
+     .summary = "every rank gets its block from the root, of different sizes",
+     .factor = OCCL_PERF_FACTOR_PART,
+     .send = ALL,
+     .recv = ONE,
+     .in_place = OCCL_PERF_RECV_IN_SEND,
+     .result = OCCL_PERF_GETS_ROOTS,
+     .root_sends = true,
+     .own_part = true,
+     .has_root = true,
+     .uneven = true,
+     .call = call_scatter_v},
     {.name = "barrier", .summary = "every rank waits for all", .call = call_barrier},
     {.name = "fan_in", .summary = "the root waits for all", .has_root = true, .call = call_fan_in},
     {.name = "fan_out",

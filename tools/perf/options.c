@@ -418,7 +418,12 @@ static char *list_ops(int key, const char *text, void *input) {
     const struct occl_perf_op *ops = occl_perf_ops(&count);
     (void)fprintf(out, "Operations:\n"); /* to memory: checked by fclose */
     for (int i = 0; i < count; i++)
-        (void)fprintf(out, "  %-14s %s\n", ops[i].name, ops[i].summary); /* as above */
+        (void)fprintf(out, "  %-16s %s\n", ops[i].name, ops[i].summary); /* as above */
+    (void)fprintf(
+        out, "\nOf an operation with _v the size is that of all N blocks together. Block K has "
+             "weight 0 if K %% 4 is 1, else 1 + K * 7 %% 3; the last one has weight N + 2. It "
+             "begins at the share of the elements that the weights before it have of all, "
+             "rounded down. In all_to_all_v rank R sends block (R + K) %% N to rank K.\n");
     (void)fprintf(out, "\nExit status: 0 fine, 1 a wrong value or too little bandwidth, 2 usage, "
                        "3 an error of occl or no time left.\n"); /* as above */
     if (fclose(out) != 0) {

@@ -120,7 +120,8 @@ int occl_perf_parse_class(const char *text, size_t length);
 
 /* ---- ops.c ---- */
 
-/* One call: count elements, of each block where there are blocks. */
+/* One call: count elements, of each block where there are blocks, of all together where these are
+ * uneven. */
 struct occl_perf_call {
     const struct occl_perf_op *op;
     const void *send;
@@ -137,8 +138,8 @@ struct occl_perf_call {
 /* How large a buffer is. */
 enum occl_perf_extent {
     OCCL_PERF_NO_DATA,
-    OCCL_PERF_ONE_BLOCK,  /* count elements */
-    OCCL_PERF_ALL_BLOCKS, /* count for each rank */
+    OCCL_PERF_ONE_BLOCK,  /* count elements; the own block, where blocks are uneven */
+    OCCL_PERF_ALL_BLOCKS, /* count for each rank; all of them */
 };
 
 enum occl_perf_in_place {
@@ -169,10 +170,18 @@ struct occl_perf_op {
     bool root_sends, root_receives; /* only the root does, the others' buffers are ignored */
     bool own_part;                  /* block k of the result belongs to rank k */
     bool has_redop, has_root;
+    bool uneven;  /* blocks differ (formulas.h) */
+    bool rotated; /* rank r sends block (r + k) % ranks to rank k, so all send equally much */
     bool is_pair; /* two calls a go: always inside a group */
     /* Submits; out_request NULL blocks. */
     enum occl_result (*call)(const struct occl_perf_call *call, struct occl_request *out_request);
 };
+
+/* Where block `block` of the buffer with all blocks of that rank begins, in elements; block may be
+ * ranks: the end. The same for what it sends and what it receives. */
+size_t occl_perf_block_at(const struct occl_perf_call *call, int rank, int block);
+/* Elements of a buffer of this extent, of the call's rank. */
+size_t occl_perf_elements(const struct occl_perf_call *call, enum occl_perf_extent extent);
 
 const struct occl_perf_op *occl_perf_ops(int *out_count);
 /* By our name, or any that nccl-tests, MPI or OSU's programs have for it: case, underscores and a
@@ -182,14 +191,16 @@ const struct occl_perf_op *occl_perf_op_find(const char *name);
 static inline bool occl_perf_op_has_data(const struct occl_perf_op *op) {
     return op->send != OCCL_PERF_NO_DATA;
 }
-/* Blocks in the larger buffer. */
+/* Blocks of `count` elements in the larger buffer. */
 static inline int occl_perf_op_blocks(const struct occl_perf_op *op, int ranks) {
-    return op->send == OCCL_PERF_ALL_BLOCKS || op->recv == OCCL_PERF_ALL_BLOCKS ? ranks : 1;
+    return op->uneven                                                             ? 1
+           : op->send == OCCL_PERF_ALL_BLOCKS || op->recv == OCCL_PERF_ALL_BLOCKS ? ranks
+                                                                                  : 1;
 }
 
 /* Whether OSU's programs count the bytes of a rank's block, and not those of all. */
 static inline bool occl_perf_op_is_osu_block(const struct occl_perf_op *op) {
-    return op->result == OCCL_PERF_GETS_EACH || (op->own_part && !op->has_redop);
+    return !op->uneven && (op->result == OCCL_PERF_GETS_EACH || (op->own_part && !op->has_redop));
 }
 
 /* ---- check.c ---- */
