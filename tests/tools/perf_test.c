@@ -424,6 +424,82 @@ static void filling_and_counting_agree(void **state) {
     free(buffer);
 }
 
+/* Special values, by hand: the lesser one as IEEE 754-2019 has it, and a NaN with one bit pattern.
+ */
+static uint32_t least_of_three(uint32_t in[3][OCCL_VALUES_PERIOD], size_t i) {
+    uint32_t best = in[0][i];
+    for (int rank = 0; rank < 3; rank++) {
+        float a, b;
+        memcpy(&a, &best, sizeof a);
+        memcpy(&b, &in[rank][i], sizeof b);
+        if (isnan(a) || isnan(b))
+            return 0x7fc00000u;
+        if (b < a || (b == a && signbit(b)))
+            best = in[rank][i];
+    }
+    return best;
+}
+
+static void special_values_are_there_and_reduced(void **state) {
+    (void)state;
+    static uint32_t in[3][OCCL_VALUES_PERIOD], least[OCCL_VALUES_PERIOD], sum[OCCL_VALUES_PERIOD];
+    size_t nans = 0, payloads = 0, infinities = 0, zeros = 0, opposed = 0;
+    for (int rank = 0; rank < 3; rank++)
+        occl_values_input(OCCL_FLOAT32, rank, 5 | OCCL_VALUES_SPECIAL, in[rank]);
+    occl_values_reduce(OCCL_FLOAT32, OCCL_MIN, 3, 5 | OCCL_VALUES_SPECIAL, least);
+    occl_values_reduce(OCCL_FLOAT32, OCCL_SUM, 3, 5 | OCCL_VALUES_SPECIAL, sum);
+    for (size_t i = 0; i < OCCL_VALUES_PERIOD; i++) {
+        bool plus = false, minus = false, nan = false;
+        assert_int_equal(least[i], least_of_three(in, i));
+        for (int rank = 0; rank < 3; rank++) {
+            plus |= in[rank][i] == 0x7f800000u;
+            minus |= in[rank][i] == 0xff800000u;
+            nan |= (in[rank][i] & 0x7fffffffu) > 0x7f800000u;
+            nans += in[rank][i] == 0x7fc00000u;
+            payloads += in[rank][i] == 0xffd12345u;
+        }
+        infinities += plus || minus;
+        opposed += plus && minus && !nan;
+        if (nan || (plus && minus))
+            assert_int_equal(sum[i], 0x7fc00000u);
+        else if (plus)
+            assert_int_equal(sum[i], 0x7f800000u);
+        zeros += least[i] == 0x80000000u && (in[0][i] == 0 || in[1][i] == 0 || in[2][i] == 0);
+    }
+    assert_true(nans > 100 && payloads > 100 && infinities > 100 && zeros > 100 && opposed > 10);
+    /* What has no such values is as ever, but for nothing. */
+    occl_values_input(OCCL_INT32, 1, 5 | OCCL_VALUES_SPECIAL, in[0]);
+    occl_values_input(OCCL_INT32, 1, 5, in[1]);
+    assert_memory_equal(in[0], in[1], sizeof in[0]);
+}
+
+/* A NaN is preferred to numbers, then the index; zeros differ. */
+static void special_pairs_are_ordered(void **state) {
+    (void)state;
+    struct {
+        uint32_t value;
+        int32_t index;
+    } in[2][OCCL_VALUES_PERIOD], most[OCCL_VALUES_PERIOD];
+    size_t nans = 0;
+    for (int rank = 0; rank < 2; rank++)
+        occl_values_input(OCCL_FLOAT32_INT32, rank, 7 | OCCL_VALUES_SPECIAL, in[rank]);
+    occl_values_reduce(OCCL_FLOAT32_INT32, OCCL_MAXLOC, 2, 7 | OCCL_VALUES_SPECIAL, most);
+    for (size_t i = 0; i < OCCL_VALUES_PERIOD; i++) {
+        bool nan[2];
+        for (int rank = 0; rank < 2; rank++)
+            nan[rank] = (in[rank][i].value & 0x7fffffffu) > 0x7f800000u;
+        if (!nan[0] && !nan[1])
+            continue;
+        int32_t index = nan[0] && nan[1]
+                            ? in[0][i].index < in[1][i].index ? in[0][i].index : in[1][i].index
+                            : in[nan[1]][i].index;
+        nans += nan[0] && nan[1];
+        assert_int_equal(most[i].value, 0x7fc00000u);
+        assert_int_equal(most[i].index, index);
+    }
+    assert_true(nans > 10);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bandwidths_are_those_of_nccl_tests),
@@ -441,6 +517,8 @@ int main(void) {
         cmocka_unit_test(factors_multiply_each_rank),
         cmocka_unit_test(sixteen_bit_floats_round_to_nearest_even),
         cmocka_unit_test(filling_and_counting_agree),
+        cmocka_unit_test(special_values_are_there_and_reduced),
+        cmocka_unit_test(special_pairs_are_ordered),
     };
     return cmocka_run_group_tests_name("perf", tests, NULL, NULL);
 }

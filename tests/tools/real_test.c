@@ -101,6 +101,11 @@ static void occl_perf_checks_results_under_the_launcher(void **state) {
                            launch, shell_file("tools/perf/occl-perf"), reducing[i], folder);
         assert_string_equal(shell_expect(0, "grep -c '\"wrong\":0,' %s/rows", folder)->out,
                             "140\n");
+        (void)shell_expect(
+            0, "%s -n 3 %s --json -d all -o all --special-values -n 1 -w 0 -b 60000 %s >%s/rows",
+            launch, shell_file("tools/perf/occl-perf"), reducing[i], folder);
+        assert_string_equal(shell_expect(0, "grep -c '\"wrong\":0,' %s/rows", folder)->out,
+                            "140\n");
     }
 }
 

@@ -14,7 +14,7 @@ static int neighbour(const struct occl_demo *demo, int step) {
 
 /* Data differ by op and round, so that an old or a foreign buffer is seen. */
 static uint32_t seed_of(const struct occl_demo_op *op, int round) {
-    return op->tag * 977u + (uint32_t)round;
+    return (op->tag * 977u + (uint32_t)round) & ~OCCL_VALUES_SPECIAL;
 }
 
 static enum occl_result complain(const struct occl_demo *demo, const char *what,

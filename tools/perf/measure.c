@@ -232,6 +232,7 @@ static enum occl_result check(struct occl_perf_bench *bench, const struct occl_p
     enum occl_result result = OCCL_SUCCESS;
     for (int i = 0; result >= 0 && i < bench->options->checks; i++) {
         uint32_t seed = (uint32_t)(2 * i + site->in_place) + 1;
+        seed |= bench->options->special_values ? OCCL_VALUES_SPECIAL : 0;
         occl_perf_fill(site, call, seed, bench->period);
         result = occl_perf_go(bench, call, 1);
         if (result >= 0)

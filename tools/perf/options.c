@@ -19,6 +19,7 @@ enum {
     KEY_INTERVAL,
     KEY_BACKGROUND,
     KEY_REPORT,
+    KEY_SPECIAL,
 };
 
 /* A size that no flag has set yet. */
@@ -75,6 +76,10 @@ static const struct argp_option flags[] = {
      "flight, of class CLASS (default bulk); what is measured is of class high unless -p says else",
      1},
     {"report", KEY_REPORT, "FILE.svg|FILE.html", 0, "Write a picture, or a page with it", 1},
+    {"special-values", KEY_SPECIAL, NULL, 0,
+     "Check with inputs that hold NaNs, infinities, zeros of both signs and the largest number, "
+     "where the type has them",
+     1},
     {"expect-busbw", KEY_EXPECT, "GB/S", 0,
      "Fail when the average bus bandwidth is below 90 % of this", 1},
     {0},
@@ -384,6 +389,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         return 0;
     case KEY_REPORT:
         parse_report(state, arg, o);
+        return 0;
+    case KEY_SPECIAL:
+        o->special_values = true;
         return 0;
     case KEY_EXPECT:
         o->expected_gbps = parse_real(state, "--expect-busbw", arg, 0);

@@ -86,6 +86,7 @@ struct occl_perf_options {
     bool interval;                           /* columns of text: variation, 95 % of the median */
     bool csv, json;
     bool any_memory;
+    bool special_values; /* in what is checked */
     bool blocking;
     double expected_gbps; /* of the average bus bandwidth; 0: none */
     const char *json_file;

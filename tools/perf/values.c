@@ -113,7 +113,7 @@ static wide narrow(const struct traits *traits, wide value) {
 /* Wide enough that sums wrap for some elements; for the logical operators some are 0 on all ranks,
  * and some on all but one or few. */
 static wide integer_input(const struct traits *traits, int rank, size_t index, uint32_t seed) {
-    wide value = level(rank, index, seed);
+    wide value = level(rank, index, seed & ~OCCL_VALUES_SPECIAL);
     if (index % 10 == 2 || (index % 10 == 7 && (size_t)rank != index % 4))
         value = 0;
     if (index % 7 == 3)
@@ -173,6 +173,81 @@ static void put_integer(const struct traits *traits, void *period, size_t index,
     memcpy((char *)period + index * traits->bytes, &low, traits->bytes);
 }
 
+/* ---- special values ---- */
+
+/* What is special about an element; elements that are so on some rank are not on all. */
+enum special {
+    ORDINARY,
+    QUIET_NAN,
+    OTHER_NAN,
+    PLUS_INF,
+    MINUS_INF,
+    PLUS_ZERO,
+    MINUS_ZERO,
+    LARGEST
+};
+
+static enum special special_of(int rank, size_t index, uint32_t seed) {
+    if (!(seed & OCCL_VALUES_SPECIAL) || index % 3 == 1)
+        return ORDINARY;
+    uint64_t mixed = (uint64_t)index * 2654435761u + (uint64_t)rank * 40503u + seed;
+    mixed ^= mixed >> 15;
+    mixed *= 0x9e3779b97f4a7c15ull;
+    /* Zeros and infinities meet more often than a NaN hides them. */
+    static const enum special kinds[16] = {QUIET_NAN,  OTHER_NAN,  PLUS_INF,   PLUS_INF,
+                                           MINUS_INF,  PLUS_ZERO,  PLUS_ZERO,  PLUS_ZERO,
+                                           MINUS_ZERO, MINUS_ZERO, MINUS_ZERO, LARGEST};
+    size_t kind = mixed >> 60;
+    if (index % 9 == 0) /* zeros on all ranks */
+        return kind % 2 ? PLUS_ZERO : MINUS_ZERO;
+    return kinds[kind];
+}
+
+static double special_value(enum special special, double largest, double ordinary) {
+    switch (special) {
+    case QUIET_NAN:
+    case OTHER_NAN:
+        return (double)NAN;
+    case PLUS_INF:
+        return (double)INFINITY;
+    case MINUS_INF:
+        return -(double)INFINITY;
+    case PLUS_ZERO:
+        return 0.0;
+    case MINUS_ZERO:
+        return -0.0;
+    case LARGEST:
+        return largest;
+    case ORDINARY:
+        break;
+    }
+    return ordinary;
+}
+
+/* A NaN with a sign and, where there is room for one, a payload: what is moved keeps its bits. */
+static uint64_t other_nan(enum occl_type type) {
+    switch ((int)type) {
+    case OCCL_FLOAT8E4M3:
+        return 0xff;
+    case OCCL_FLOAT8E5M2:
+        return 0xfd;
+    case OCCL_FLOAT16:
+        return 0xfe15;
+    case OCCL_BFLOAT16:
+        return 0xffd5;
+    case OCCL_FLOAT32:
+    case OCCL_FLOAT32_INT32:
+        return 0xffd12345u;
+    default:
+        return 0xfffa123456789abcull;
+    }
+}
+
+static bool is_float(enum occl_type type, const struct traits *traits) {
+    return traits->family == FAMILY_SINGLE || traits->family == FAMILY_DOUBLE ||
+           type == OCCL_FLOAT32_INT32 || type == OCCL_FLOAT64_INT64;
+}
+
 /* ---- floats ---- */
 
 static float round_to(const struct traits *traits, float value) {
@@ -184,16 +259,21 @@ static float round_to(const struct traits *traits, float value) {
 /* Tenths are exact in no binary type, so sums and the final rounding have something to round. Zeros
  * of both signs meet. */
 static double tenths(int rank, size_t index, uint32_t seed, double tenth) {
-    int value = index % 13 == 6 ? 0 : level(rank, index, seed);
+    int value = index % 13 == 6 ? 0 : level(rank, index, seed & ~OCCL_VALUES_SPECIAL);
     return value ? value * tenth : rank % 2 ? -0.0 : 0.0;
 }
 
 static float single_input(const struct traits *traits, int rank, size_t index, uint32_t seed) {
-    return round_to(traits, (float)tenths(rank, index, seed, (double)0.1f));
+    float ordinary = round_to(traits, (float)tenths(rank, index, seed, (double)0.1f));
+    float largest = traits->small ? occl_small_float_to(traits->small, traits->small->largest)
+                                  : 0x1.fffffep127f;
+    return round_to(traits, (float)special_value(special_of(rank, index, seed), (double)largest,
+                                                 (double)ordinary));
 }
 
 static double double_input(int rank, size_t index, uint32_t seed) {
-    return tenths(rank, index, seed, 0.1);
+    return special_value(special_of(rank, index, seed), 0x1.fffffffffffffp1023,
+                         tenths(rank, index, seed, 0.1));
 }
 
 static bool less(double a, double b) {
@@ -205,9 +285,9 @@ static float combine_singles(enum occl_redop op, float a, float b) {
     case OCCL_PROD:
         return a * b;
     case OCCL_MIN:
-        return less((double)b, (double)a) ? b : a;
+        return isnan(a) || less((double)a, (double)b) ? a : b;
     case OCCL_MAX:
-        return less((double)a, (double)b) ? b : a;
+        return isnan(a) || less((double)b, (double)a) ? a : b;
     default:
         return a + b;
     }
@@ -218,9 +298,9 @@ static double combine_doubles(enum occl_redop op, double a, double b) {
     case OCCL_PROD:
         return a * b;
     case OCCL_MIN:
-        return less(b, a) ? b : a;
+        return isnan(a) || less(a, b) ? a : b;
     case OCCL_MAX:
-        return less(a, b) ? b : a;
+        return isnan(a) || less(b, a) ? a : b;
     default:
         return a + b;
     }
@@ -249,32 +329,55 @@ static double reduce_doubles(enum occl_redop op, int ranks, size_t index, uint32
     return op == OCCL_AVG ? result / (double)ranks : result;
 }
 
+/* A NaN is the canonical one, whatever arithmetic made of it. */
+static void put_bits32(uint32_t *at, float value) {
+    uint32_t canonical = 0x7fc00000u;
+    memcpy(at, isnan(value) ? (const void *)&canonical : &value, sizeof *at);
+}
+
+static void put_bits64(uint64_t *at, double value) {
+    uint64_t canonical = 0x7ff8000000000000ull;
+    memcpy(at, isnan(value) ? (const void *)&canonical : &value, sizeof *at);
+}
+
 static void put_single(const struct traits *traits, void *period, size_t index, float value) {
     if (traits->small)
         put_integer(traits, period, index, (wide)occl_small_float_from(traits->small, value));
     else
-        ((float *)period)[index] = value;
+        put_bits32((uint32_t *)period + index, value);
 }
 
 /* ---- pairs ---- */
 
 struct pair {
-    int value; /* halves, in the pairs of floats */
+    double value; /* a small whole number, or special */
     int64_t index;
 };
 
 /* Few values, so that ranks tie; the lowest index of a tie is that of any rank. */
-static struct pair pair_input(int rank, size_t index, uint32_t seed) {
-    return (struct pair){level(rank, index, seed) / 10,
-                         (int64_t)((index * 13 + (size_t)rank * 57 + seed) % 101)};
+static struct pair pair_input(bool floats, int rank, size_t index, uint32_t seed) {
+    enum special special = floats ? special_of(rank, index, seed) : ORDINARY;
+    return (struct pair){
+        special_value(special, 1e30, level(rank, index, seed & ~OCCL_VALUES_SPECIAL) / 10),
+        (int64_t)((index * 13 + (size_t)rank * 57 + (seed & 0xffffu)) % 101)};
 }
 
-static struct pair reduce_pairs(enum occl_redop op, int ranks, size_t index, uint32_t seed) {
-    struct pair best = pair_input(0, index, seed);
+/* Whether `next` is preferred: a NaN to numbers, the lower index among equals. */
+static bool prefers(enum occl_redop op, struct pair best, struct pair next) {
+    if (isnan(best.value) || isnan(next.value))
+        return isnan(next.value) && (!isnan(best.value) || next.index < best.index);
+    if (op == OCCL_MINLOC ? less(next.value, best.value) : less(best.value, next.value))
+        return true;
+    bool worse = op == OCCL_MINLOC ? less(best.value, next.value) : less(next.value, best.value);
+    return !worse && next.index < best.index;
+}
+
+static struct pair reduce_pairs(bool floats, enum occl_redop op, int ranks, size_t index,
+                                uint32_t seed) {
+    struct pair best = pair_input(floats, 0, index, seed);
     for (int rank = 1; rank < ranks; rank++) {
-        struct pair next = pair_input(rank, index, seed);
-        bool better = op == OCCL_MINLOC ? next.value < best.value : next.value > best.value;
-        if (better || (next.value == best.value && next.index < best.index))
+        struct pair next = pair_input(floats, rank, index, seed);
+        if (prefers(op, best, next))
             best = next;
     }
     return best;
@@ -285,19 +388,19 @@ static void put_pair(enum occl_type type, void *period, size_t index, struct pai
     int64_t *wide_at = (int64_t *)period + 2 * index;
     switch ((int)type) {
     case OCCL_FLOAT32_INT32:
-        *(float *)(void *)narrow_at = (float)pair.value * 0.5f;
+        put_bits32((uint32_t *)narrow_at, (float)(pair.value * 0.5));
         narrow_at[1] = (int32_t)pair.index;
         break;
     case OCCL_INT32_INT32:
-        narrow_at[0] = pair.value;
+        narrow_at[0] = (int32_t)pair.value;
         narrow_at[1] = (int32_t)pair.index;
         break;
     case OCCL_FLOAT64_INT64:
-        *(double *)(void *)wide_at = (double)pair.value * 0.5;
+        put_bits64((uint64_t *)wide_at, pair.value * 0.5);
         wide_at[1] = pair.index;
         break;
     default:
-        wide_at[0] = pair.value;
+        wide_at[0] = (int64_t)pair.value;
         wide_at[1] = pair.index;
         break;
     }
@@ -324,6 +427,7 @@ union occl_values_factor occl_values_factor_of(enum occl_type type, int rank) {
 
 void occl_values_input(enum occl_type type, int rank, uint32_t seed, void *out_period) {
     struct traits traits = traits_of(type);
+    bool floats = is_float(type, &traits);
     for (size_t i = 0; i < OCCL_VALUES_PERIOD; i++) {
         switch (traits.family) {
         case FAMILY_SIGNED:
@@ -334,20 +438,25 @@ void occl_values_input(enum occl_type type, int rank, uint32_t seed, void *out_p
             put_single(&traits, out_period, i, single_input(&traits, rank, i, seed));
             break;
         case FAMILY_DOUBLE:
-            ((double *)out_period)[i] = double_input(rank, i, seed);
+            put_bits64((uint64_t *)out_period + i, double_input(rank, i, seed));
             break;
         case FAMILY_PAIR:
-            put_pair(type, out_period, i, pair_input(rank, i, seed));
+            put_pair(type, out_period, i, pair_input(floats, rank, i, seed));
             break;
         case FAMILY_NONE:
             break;
         }
+        uint64_t nan = other_nan(type);
+        size_t bytes = traits.family == FAMILY_PAIR ? traits.bytes / 2 : traits.bytes;
+        if (floats && special_of(rank, i, seed) == OTHER_NAN)
+            memcpy((char *)out_period + i * traits.bytes, &nan, bytes);
     }
 }
 
 void occl_values_reduce(enum occl_type type, enum occl_redop op, int ranks, uint32_t seed,
                         void *out_period) {
     struct traits traits = traits_of(type);
+    bool floats = is_float(type, &traits);
     for (size_t i = 0; i < OCCL_VALUES_PERIOD; i++) {
         switch (traits.family) {
         case FAMILY_SIGNED:
@@ -358,10 +467,10 @@ void occl_values_reduce(enum occl_type type, enum occl_redop op, int ranks, uint
             put_single(&traits, out_period, i, reduce_singles(type, &traits, op, ranks, i, seed));
             break;
         case FAMILY_DOUBLE:
-            ((double *)out_period)[i] = reduce_doubles(op, ranks, i, seed);
+            put_bits64((uint64_t *)out_period + i, reduce_doubles(op, ranks, i, seed));
             break;
         case FAMILY_PAIR:
-            put_pair(type, out_period, i, reduce_pairs(op, ranks, i, seed));
+            put_pair(type, out_period, i, reduce_pairs(floats, op, ranks, i, seed));
             break;
         case FAMILY_NONE:
             break;

@@ -6,7 +6,9 @@
  * The reference shares no code with the library: it is the plain loop over ranks in ascending
  * order, with the rules that occl.h states (8- and 16-bit floats accumulate in float32 and round
  * once; avg divides once after the sum; integers wrap, their avg is the exact sum divided toward
- * zero; -0 is below +0; minloc and maxloc take the lowest index of equal values). */
+ * zero; -0 is below +0; a NaN of any rank makes the result of arithmetic, min and max the canonical
+ * quiet one, and wins in minloc and maxloc; minloc and maxloc take the lowest index of equal
+ * values). */
 #ifndef TOOLS_PERF_VALUES_H
 #define TOOLS_PERF_VALUES_H
 
@@ -25,6 +27,11 @@ size_t occl_values_bytes(enum occl_type type);
 
 /* Whether the operator combines elements of the type. */
 bool occl_values_defined(enum occl_type type, enum occl_redop op);
+
+/* Added to a seed: inputs of float types hold NaNs (the quiet one, and one with a sign and a
+ * payload), infinities, zeros of both signs and the largest number, two of three elements on some
+ * rank. */
+#define OCCL_VALUES_SPECIAL 0x80000000u
 
 /* One period of what rank contributes; seed tells rounds apart. out_period has room for
  * OCCL_VALUES_PERIOD_BYTES and is aligned to 8. */
