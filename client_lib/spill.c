@@ -218,24 +218,36 @@ static void deliver(struct client_op *op, const struct occl_cqe *entry) {
     occl_publish32(&op->ring_done, 1);
 }
 
-void client_ring_reap(void) {
-    struct client_ring *ring = occl_lib.ring;
+/* cq_lock is held. What occl_cq_pop said at last; *delivered counts up. */
+static int drain(struct client_ring *ring, uint32_t *delivered) {
     struct occl_cqe entry;
-    uint32_t delivered = 0;
     int status;
-    /* One reaper at a time; the others look at their op. */
-    if (pthread_mutex_trylock(&ring->cq_lock))
-        return;
     while ((status = occl_cq_pop(&ring->cq, &entry)) == OCCL_OK) {
         occl_ring_release(
             &ring->cq); /* before the credit, so that the daemon sees the room first */
         struct client_op *op = retire(ring, &entry);
         if (op) {
             deliver(op, &entry);
-            delivered++;
+            ++*delivered;
         }
     }
-    pthread_mutex_unlock(&ring->cq_lock);
+    return status;
+}
+
+void client_ring_reap(void) {
+    struct client_ring *ring = occl_lib.ring;
+    uint32_t delivered = 0;
+    int status = OCCL_OK;
+    /* One reaper at a time; the others look at their op, and then sleep on the bell, which has rung
+     * for what came in while the reaper was leaving. So the reaper, gone, looks once more: Dekker
+     * with the lock. */
+    do {
+        if (pthread_mutex_trylock(&ring->cq_lock))
+            break;
+        status = drain(ring, &delivered);
+        pthread_mutex_unlock(&ring->cq_lock);
+        occl_bell_fence();
+    } while (status == OCCL_WOULD_BLOCK && occl_ring_has_more(&ring->cq));
     if (delivered) /* another thread of this process may sleep on what was just taken out */
         (void)occl_cq_wake(&occl_lib.page->cq_bell, &occl_lib.page->cq_sleepers);
     if (status < 0)

@@ -156,6 +156,12 @@ static inline void occl_ring_release(struct occl_ring_consumer *c) {
     occl_publish32(c->at.head, c->own);
 }
 
+/* Whether the producer has published more than the consumer has released. Any thread, beside the
+ * consumer: a moment's truth. */
+static inline bool occl_ring_has_more(const struct occl_ring_consumer *c) {
+    return occl_observe32(c->at.tail) != occl_observe32(c->at.head);
+}
+
 /* ---- completion credits ----
  *
  * Each accepted submission holds a credit from admission until its completion entry has been

@@ -29,7 +29,8 @@ def exported_symbols(context):
     exported = {}
     for line in _output(["nm", "-D", "--defined-only", context.liboccl]).splitlines():
         fields = line.split()
-        if fields[1] == "A":
+        # Local ones are there for relocations only: nobody can link against them.
+        if fields[1] == "A" or fields[1] in "bdrt":
             continue
         name, _, version = fields[2].partition("@")
         exported[name] = version.lstrip("@")
