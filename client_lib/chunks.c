@@ -136,7 +136,11 @@ bool client_chunks_done(const struct client_op *op) {
         occl_publish64(done, 1ull << 32 | (op->key.instance + 1));
         return true;
     }
-    if (occl_peek64(done)) /* it would grow old, and ambiguous */
+    /* What it says of earlier ops stays true, and they have no other word of it, until so many ops
+     * later it could be taken for one of the future. */
+    uint64_t word = occl_peek64(done);
+    uint32_t behind = op->key.instance - (uint32_t)word;
+    if (word && behind > CLEAN_BEHIND_MAX && (int32_t)behind > 0)
         occl_publish64(done, 0);
     return false;
 }

@@ -29,12 +29,15 @@ OCCL_PUBLIC enum occl_result occl_comm_mem_stats(struct occl_comm handle,
 /* comm->lock is held. Ops of blocking calls are threads inside, beyond this one; not those that
  * wait for the answer (looked at first: who comes later counts as an op). */
 static bool has_ops(const struct client_comm *comm) {
+    client_comm_order(comm);
+    uint32_t waiting = occl_look32(&comm->at_door);
+    if (client_comm_users_seen(comm) > 1 + waiting)
+        return true;
+    /* After that: who has gone meanwhile has left its op active. */
     for (const struct client_op *op = comm->ops; op; op = op->next_in_comm)
         if (occl_observe32(&op->phase) == CLIENT_OP_ACTIVE)
             return true;
-    client_comm_order(comm);
-    uint32_t waiting = occl_look32(&comm->at_door);
-    return client_comm_users_seen(comm) > 1 + waiting;
+    return false;
 }
 
 static int has_outstanding(const struct client_comm *comm) {

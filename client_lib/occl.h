@@ -301,8 +301,9 @@ enum occl_result occl_comm_get_async_error(struct occl_comm comm, enum occl_resu
  * zeroed, populated by the calling thread, backed by huge pages where the system has them. Charged
  * to the tenant's quota. INVALID_ARGUMENT (0 bytes), QUOTA, NO_MEMORY, DAEMON_LOST. */
 enum occl_result occl_mem_alloc(size_t bytes, void **out_ptr);
-/* ptr must come from occl_mem_alloc (NULL is allowed). USAGE while an op of this process uses it.
- */
+/* ptr must come from occl_mem_alloc (NULL is allowed). USAGE while a request of this process uses
+ * it, or a blocking call of more than 4 KiB; who frees the buffer of a smaller one, which another
+ * thread is in, takes it away under that thread's hands. */
 enum occl_result occl_mem_free(void *ptr);
 
 /* ---- operations ---- */

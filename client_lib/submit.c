@@ -142,6 +142,8 @@ static int enter_locked(struct client_op *op, bool with_ring, enum occl_enter *o
 static int enter_patiently(struct client_op *op, enum occl_enter *out_how) {
     uint32_t patience = op->tag ? OCCL_YIELDS_BEFORE_SLEEP : 4 * OCCL_YIELDS_BEFORE_SLEEP;
     int status = enter_locked(op, false, out_how);
+    if (status == OCCL_WOULD_BLOCK)
+        client_settle(op->comm); /* it may be this rank that has put off leaving */
     for (uint32_t i = 0; status == OCCL_WOULD_BLOCK && i < patience; i++) {
         client_nap(i);
         status = enter_locked(op, false, out_how);

@@ -215,6 +215,8 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
             watch_place(op->comm, &target.place))
             continue;
         (void)occl_waiter_step(&waiter, &policy, &target.place, target.limit_ns);
+        if (waiter.spins > 1 || waiter.yields > 0 || about_to_sleep)
+            op->seen_ticks = 0;
     }
     if (!done)
         client_announce(op, false);

@@ -154,7 +154,7 @@ static inline bool look_briefly(struct occl_record *rec, uint64_t print, uint32_
         uint32_t bits = occl_flag_bits_of(occl_look64(&occl_line_at(rec, i)->flag), print);
         all &= bits;
         any |= bits;
-        blocked |= (uint64_t)(bits & OCCL_FLAG_BLOCKED) << i;
+        blocked |= (uint64_t)((bits & OCCL_FLAG_BLOCKED) != 0) << i;
     }
     const uint32_t wanted = OCCL_FLAG_READY | OCCL_FLAG_IN_PAGE;
     if ((all & wanted) != wanted || (any & (OCCL_FLAG_SOURCE | OCCL_FLAG_GIVES)))
@@ -163,7 +163,7 @@ static inline bool look_briefly(struct occl_record *rec, uint64_t print, uint32_
     out_look->first_missing = members;
     out_look->ready_mask = ~0ull >> (64 - members);
     out_look->source_mask = out_look->alone_mask = 0;
-    out_look->blocked_mask = blocked / OCCL_FLAG_BLOCKED;
+    out_look->blocked_mask = blocked;
     out_look->all_clean = all & OCCL_FLAG_CLEAN;
     out_look->state = occl_look32(&rec->state);
     return true;

@@ -194,6 +194,27 @@ static void test_suspend_and_resume(void **state) {
 }
 
 /* A thread that suspends whenever it can, beside one whose payloads lie in what is given back. */
+/* A blocking op, whose payload is in a chunk, and then one that is not blocking: that the first
+ * one's payload has been read must still be known. */
+static int after_mixed_ops(struct world_rank *me) {
+    static float in[256], out[256];
+    struct occl_request request;
+    enum occl_result result;
+    double until = world_now() + 10 * world_slowness();
+    WORLD_OK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+    WORLD_OK(occl_all_reduce(in, out, 2, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, &request));
+    WORLD_OK(occl_wait(request));
+    while ((result = occl_comm_suspend(me->comm)) == OCCL_TRY_AGAIN)
+        WORLD_CHECK(world_now() < until);
+    WORLD_OK(result);
+    WORLD_OK(occl_comm_resume(me->comm));
+    return 0;
+}
+static void test_suspend_after_mixed_ops(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, after_mixed_ops, NULL, 30), 0);
+}
+
 struct beside {
     struct occl_comm comm;
     uint32_t stop, suspended;
@@ -242,6 +263,7 @@ int main(void) {
         cmocka_unit_test(test_wait_asleep),
         cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_suspend_and_resume),
+        cmocka_unit_test(test_suspend_after_mixed_ops),
         cmocka_unit_test(test_suspend_beside_submissions),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
