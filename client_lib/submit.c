@@ -294,16 +294,6 @@ static void prefetch_next(const struct client_op *op) {
     occl_prefetch_write(occl_line_at(occl_record_at(&op->comm->m, next), op->line_index));
 }
 
-/* When the op completes at once, or soon, this is the moment noted for it (advance.c). Reading the
- * counter takes as long as 40 instructions; here a peer's line is on its way meanwhile. */
-static void note_moment(struct client_op *op) {
-    if (!op->blocking)
-        return;
-    uint32_t next = op->line_index + 1 < op->members ? op->line_index + 1 : 0;
-    occl_prefetch_read(occl_line_at(op->rec, next));
-    op->seen_ticks = occl_ticks(occl_lib.ticks);
-}
-
 static void arrive(struct client_op *op) {
     struct occl_line *line = occl_line_at(op->rec, op->line_index);
     bool in_page;
@@ -336,7 +326,8 @@ static void arrive(struct client_op *op) {
     } else if (arrived) {
         follow_up(op);
     }
-    note_moment(op);
+    if (op->blocking) /* the moment noted for it when it completes at once, or soon (advance.c) */
+        op->seen_ticks = occl_ticks(occl_lib.ticks);
     client_settle(op->comm);
     if (arrived && !alone && op->blocking && client_in_stream(op) &&
         op->key.instance % OCCL_RUN_OPS == OCCL_RUN_OPS / 2)

@@ -129,11 +129,6 @@ static inline void occl_prefetch_write(const void *p) {
 #endif
 }
 
-/* The same to be read. */
-static inline void occl_prefetch_read(const void *p) {
-    __builtin_prefetch(p, 0);
-}
-
 /* One step of a polite spin: lets a sibling hardware thread run. */
 static inline void occl_relax(void) {
 #if defined(__x86_64__)
