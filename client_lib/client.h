@@ -453,6 +453,10 @@ void client_ops_in_child(void);
 bool client_op_try_hold(struct client_op *op);
 void client_op_unhold(struct client_op *op);
 
+/* submit.c: largest payload that every rank computes for itself, bytes: the daemon's setting, the
+ * same for all. (What fits into a line is always direct.) */
+uint64_t client_direct_max(void);
+
 /* chunks.c: offset in the page of a chunk for the op's payload, or 0. */
 uint64_t client_chunk_take(struct client_op *op);
 /* This rank has left all ops that it entered before this one of the stream. */

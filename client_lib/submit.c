@@ -157,9 +157,7 @@ static bool reads_send(const struct client_op *op) {
     return op->send && op->send_bytes > 0;
 }
 
-/* Largest payload that every rank computes for itself: the daemon's setting, the same for all. What
- * fits into a line is always direct. */
-static uint64_t direct_max(void) {
+uint64_t client_direct_max(void) {
     uint64_t most = occl_lib.welcome.direct_max_bytes;
     return most < OCCL_DIRECT_MAX_BYTES ? most : OCCL_DIRECT_MAX_BYTES;
 }
@@ -171,7 +169,7 @@ static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_
     if (op->sig.redop == OCCL_RO_PREMULSUM)
         line->factor = op->factor;
     if (op->vector)
-        return client_vector_publish(op, direct_max(), out_in_page);
+        return client_vector_publish(op, client_direct_max(), out_in_page);
     if (op->payload_bytes <= OCCL_TINY_BYTES) {
         if (reads_send(op))
             memcpy(line->u.tiny, op->send, op->send_bytes);
@@ -182,7 +180,7 @@ static int fill_payload(struct client_op *op, struct occl_line *line, bool *out_
             memcpy(line->inlined, op->send, op->send_bytes);
         return OCCL_OK;
     }
-    bool fits = op->payload_bytes <= direct_max();
+    bool fits = op->payload_bytes <= client_direct_max();
     uint64_t chunk = fits && reads_send(op) ? client_chunk_take(op) : 0;
     int status = chunk && client_refer_briefly(op) ? OCCL_OK : client_refer(op, !chunk, false);
     if (status)

@@ -126,10 +126,11 @@ static struct occl_wait_policy policy_now(const struct client_comm *comm) {
     return policy;
 }
 
-/* All members that an OPEN record waits for were last seen on other cores. Who needs a source waits
- * for nobody else. */
+/* All members that an OPEN record waits for were last seen on other cores. Who needs a source that
+ * puts its bytes into the page waits for nobody else. */
 static bool missing_elsewhere(const struct client_op *op) {
-    uint32_t here = (uint32_t)sched_getcpu(), source = awaited_source(op);
+    uint32_t here = (uint32_t)sched_getcpu();
+    uint32_t source = op->payload_bytes <= client_direct_max() ? awaited_source(op) : op->members;
     uint64_t missing = source < op->members ? 1ull << source : ~op->look.ready_mask;
     for (uint32_t i = 0; i < op->members; i++) {
         uint32_t rank = client_member_rank(op, i);
