@@ -9,8 +9,12 @@
 #define SETTLE_SLEEP_NS 1000000ull
 #define NAP_NS 200000ull
 #define NAPS_YIELDED 64u
-/* Looks within client_comm.elsewhere_ticks. */
-#define ELSEWHERE_LOOKS 8u
+/* Looks within client_comm.elsewhere_ticks. A look takes the line away from the rank that is about
+ * to write it, and what is noticed late makes the next rank late. Measured with 4 ranks, 32 looks
+ * against 8: 64 KiB all-gather 7 % faster, 8 B broadcast, where only the source is looked at, 8 %
+ * slower. */
+#define ELSEWHERE_LOOKS 32u
+#define ELSEWHERE_LOOKS_AT_SOURCE 8u
 
 uint64_t client_now_ns(void) {
     return occl_clock_now_ns(&occl_lib.clock);
@@ -126,12 +130,15 @@ static struct occl_wait_policy policy_now(const struct client_comm *comm) {
     return policy;
 }
 
-/* All members that an OPEN record waits for were last seen on other cores. Who needs a source that
- * puts its bytes into the page waits for nobody else. */
+/* The op ends as soon as its source has come, with the bytes in the page. */
+static bool source_decides(const struct client_op *op) {
+    return op->payload_bytes <= client_direct_max() && awaited_source(op) < op->members;
+}
+
+/* All members that an OPEN record waits for were last seen on other cores. */
 static bool missing_elsewhere(const struct client_op *op) {
     uint32_t here = (uint32_t)sched_getcpu();
-    uint32_t source = op->payload_bytes <= client_direct_max() ? awaited_source(op) : op->members;
-    uint64_t missing = source < op->members ? 1ull << source : ~op->look.ready_mask;
+    uint64_t missing = source_decides(op) ? 1ull << awaited_source(op) : ~op->look.ready_mask;
     for (uint32_t i = 0; i < op->members; i++) {
         uint32_t rank = client_member_rank(op, i);
         if ((missing >> i & 1) && occl_peek32(&occl_note_at(&op->comm->m, rank)->cpu) == here)
@@ -157,12 +164,13 @@ static bool awaits_other_cores(const struct client_op *op) {
                : op->look.outcome == OCCL_OUT_ALL && executed_elsewhere(op);
 }
 
-/* Looks now and then for a moment. Rarely, because each look takes the line away from the rank that
- * is about to write it. */
-static bool watch_place(const struct client_comm *comm, const struct occl_wait_place *place) {
-    uint64_t end = occl_ticks(occl_lib.ticks) + comm->elsewhere_ticks;
+/* Looks now and then for a moment. */
+static bool watch_place(const struct client_op *op, const struct occl_wait_place *place) {
+    uint64_t ticks = op->comm->elsewhere_ticks, end = occl_ticks(occl_lib.ticks) + ticks;
+    bool at_source = op->look.outcome == OCCL_OUT_OPEN && source_decides(op);
+    uint64_t pause = ticks / (at_source ? ELSEWHERE_LOOKS_AT_SOURCE : ELSEWHERE_LOOKS);
     do {
-        uint64_t next = occl_ticks(occl_lib.ticks) + comm->elsewhere_ticks / ELSEWHERE_LOOKS;
+        uint64_t next = occl_ticks(occl_lib.ticks) + pause;
         while (occl_ticks(occl_lib.ticks) < next)
             occl_relax();
         if (place->changed(place->what))
@@ -213,7 +221,7 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
             continue;
         }
         if (policy.spin_steps == 0 && !about_to_sleep && awaits_other_cores(op) &&
-            watch_place(op->comm, &target.place))
+            watch_place(op, &target.place))
             continue;
         (void)occl_waiter_step(&waiter, &policy, &target.place, target.limit_ns);
         if (waiter.spins > 1 || waiter.yields > 0 || about_to_sleep)
