@@ -80,8 +80,10 @@ void client_held_next(struct client_op *op) {
     const struct client_op *of = op->held_noted ? first_pending(op) : NULL;
     if (of && op->path == CLIENT_PATH_RECORD)
         note_line(op, of);
-    else if (of && op == occl_lib.held)
+    else if (of && op == occl_lib.held) {
+        op->held_ticks++; /* or who reads meanwhile would take one half for the other's */
         note_page();
+    }
 }
 
 static void unlink_held(struct client_op *op) {

@@ -63,6 +63,8 @@ static struct client_op *hold(struct occl_request request, bool wait, uint64_t g
     }
     if (wanted)
         occl_add32(&wanted->wanted, UINT32_MAX);
+    if (wanted && !op && occl_look32(&wanted->come_after))
+        client_after_nudge(wanted); /* who made way for this thread takes it again */
     return op;
 }
 
