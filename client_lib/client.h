@@ -540,7 +540,7 @@ struct client_sleep {
         uint32_t share_token;
         bool metered; /* strands are left, but the job's share is used up */
     } targets[CLIENT_SLEEP_OPS];
-    struct occl_word_seen bells[CLIENT_SLEEP_OPS];
+    struct occl_word_seen bells[2 * CLIENT_SLEEP_OPS]; /* of a target each, and of watched ops */
     struct occl_wait_place places[OCCL_PLACES_MAX];
     /* Held for the time of the sleep, with a reference on their communicators. */
     struct client_op *ops[CLIENT_SLEEP_OPS];
@@ -550,6 +550,10 @@ struct client_sleep {
     bool moved; /* something completed or went on: do not sleep */
 };
 void client_sleep_start(struct client_sleep *sleep, uint64_t limit_ns);
+/* No longer than that. */
+void client_sleep_shorten(struct client_sleep *sleep, uint64_t limit_ns);
+/* Sleeps on an op that only the watcher advances. False: it is none, or there is no room. */
+bool client_sleep_watched(struct client_sleep *sleep, struct client_op *op);
 /* Advances the op, which the caller holds, and what it comes after; what is not complete is slept
  * on. False: the op is complete. */
 bool client_sleep_add(struct client_sleep *sleep, struct client_op *op);
@@ -683,7 +687,8 @@ struct occl_wait_place client_wait_on_record(struct client_wait_target *target);
 uint64_t client_sleep_limit(const struct client_op *op, uint64_t give_up_ns);
 /* Says in the record that this rank waits in the op, or no longer; the caller holds the op. */
 void client_announce(struct client_op *op, bool waiting);
-/* One step of patient polling where there is no word to sleep on. */
+/* One step of patient polling where there is no word to sleep on; the first rounds only yield. */
+#define CLIENT_NAPS_YIELDED 64u
 void client_nap(uint32_t round);
 uint64_t client_now_ns(void);
 

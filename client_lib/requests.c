@@ -155,6 +155,94 @@ static int look_at_all(const struct occl_request *requests, int count, int *out_
     return OCCL_OK;
 }
 
+/* The caller holds the op. Places to sleep on while it is active; then it stays held, as the sleep
+ * ends. */
+static void add_held(struct client_sleep *sleep, struct client_op *op) {
+    uint32_t phase = occl_observe32(&op->phase);
+    struct client_comm *comm = phase == CLIENT_OP_ACTIVE ? client_comm_of_op(op) : NULL;
+    if (comm && client_sleep_keep(sleep, op, comm)) {
+        if (!client_sleep_add(sleep, op))
+            sleep->moved = true;
+        return;
+    }
+    if (comm)
+        client_comm_put(comm);
+    client_op_unhold(op);
+    if (phase == CLIENT_OP_COMPLETE)
+        sleep->moved = true;
+    else if (phase == CLIENT_OP_ACTIVE && !comm) /* being destroyed: its end completes the op */
+        client_sleep_shorten(sleep, OCCL_POLL_NS);
+}
+
+/* Until one of them may have completed. Apart, for its room on the stack. */
+static __attribute__((noinline)) void sleep_on_all(const struct occl_request *requests, int count,
+                                                   uint64_t limit_ns) {
+    struct client_sleep sleep;
+    client_sleep_start(&sleep, limit_ns);
+    for (int i = 0; i < count && !sleep.moved; i++) {
+        int status;
+        if (requests[i].handle == 0)
+            continue;
+        struct client_op *op = hold(requests[i], false, 0, &status);
+        if (op)
+            add_held(&sleep, op);
+        else if (status != OCCL_PENDING)
+            sleep.moved = true; /* it has ended in another thread's hands */
+        else if ((op = client_op_get(requests[i])) == NULL || !client_sleep_watched(&sleep, op))
+            client_sleep_shorten(&sleep, OCCL_POLL_NS); /* another thread advances it */
+    }
+    client_sleep_end(&sleep);
+}
+
+/* Waiting for any of one is waiting for it. *out_index: it, or -1 when it is not active or the time
+ * is over. */
+static int wait_one(const struct occl_request *requests, int index, uint64_t give_up_ns,
+                    int *out_index) {
+    int status;
+    do {
+        struct client_op *op = hold(requests[index], true, give_up_ns, &status);
+        if (op && occl_observe32(&op->phase) == CLIENT_OP_INACTIVE) {
+            client_op_unhold(op);
+            *out_index = -1;
+            return OCCL_OK;
+        }
+        if (op)
+            status = wait_held(op, give_up_ns, true);
+    } while (status == OCCL_PENDING && !(give_up_ns && client_now_ns() >= give_up_ns));
+    *out_index = status == OCCL_PENDING ? -1 : index;
+    return status;
+}
+
+/* The only request of the array, or -1 when there are several, or none. */
+static int only_request(const struct occl_request *requests, int count) {
+    int only = -1;
+    for (int i = 0; i < count; i++) {
+        if (requests[i].handle == 0)
+            continue;
+        if (only >= 0)
+            return -1;
+        only = i;
+    }
+    return only;
+}
+
+static int wait_any(const struct occl_request *requests, int count, uint64_t give_up_ns,
+                    int *out_index) {
+    for (uint32_t round = 0;; round++) {
+        int status = look_at_all(requests, count, out_index);
+        if (*out_index != -2)
+            return status;
+        if (give_up_ns && client_now_ns() >= give_up_ns) {
+            *out_index = -1;
+            return OCCL_PENDING;
+        }
+        if (round < CLIENT_NAPS_YIELDED)
+            client_nap(round);
+        else
+            sleep_on_all(requests, count, time_left(give_up_ns));
+    }
+}
+
 OCCL_PUBLIC enum occl_result occl_wait_any(const struct occl_request *requests, int count,
                                            int64_t timeout_ns, int *out_index) {
     if (!out_index || (count > 0 && !requests) || count < 0)
@@ -166,20 +254,11 @@ OCCL_PUBLIC enum occl_result occl_wait_any(const struct occl_request *requests, 
     if (status)
         return status;
     uint64_t give_up_ns = timeout_ns >= 0 ? client_now_ns() + (uint64_t)timeout_ns : 0;
+    int index = -1, only = timeout_ns ? only_request(requests, count) : -1;
     client_thread_uses();
-    for (uint32_t round = 0;; round++) {
-        int index;
-        status = look_at_all(requests, count, &index);
-        if (index == -2 && timeout_ns >= 0 && client_now_ns() >= give_up_ns) {
-            index = -1;
-            status = OCCL_PENDING;
-        }
-        if (index != -2) {
-            *out_index = index;
-            break;
-        }
-        client_nap(round);
-    }
+    status = only >= 0 ? wait_one(requests, only, give_up_ns, &index)
+                       : wait_any(requests, count, give_up_ns, &index);
+    *out_index = index;
     client_end();
     return status;
 }

@@ -96,6 +96,13 @@ static void fail_all(struct client_rpc *rpc) {
     pthread_mutex_unlock(&rpc->lock);
 }
 
+/* The connection has ended, as the reader or a sender sees first: from now on no call begins. The
+ * daemon says in the page why it closed. */
+static void note_end(void) {
+    uint32_t state = occl_observe32(&occl_lib.page->session_state);
+    client_mark_lost(state == OCCL_SESSION_QUARANTINED ? OCCL_E_QUARANTINED : OCCL_E_DAEMON_LOST);
+}
+
 static void *reader(void *arg) {
     struct client_rpc *rpc = arg;
     char *buffer = malloc(OCCL_MESSAGE_BYTES_MAX);
@@ -108,11 +115,8 @@ static void *reader(void *arg) {
         if (ready > 0 && !stop && fds[0].revents)
             live = receive(rpc, buffer);
     }
-    if (!live) { /* nobody would hear the daemon any more; it says in the page why it closed */
-        uint32_t state = occl_observe32(&occl_lib.page->session_state);
-        client_mark_lost(state == OCCL_SESSION_QUARANTINED ? OCCL_E_QUARANTINED
-                                                           : OCCL_E_DAEMON_LOST);
-    }
+    if (!live)
+        note_end();
     free(buffer);
     fail_all(rpc);
     return NULL;
@@ -162,6 +166,8 @@ void client_rpc_stop(void) {
 int client_rpc_send(const void *msg, uint32_t bytes) {
     struct occl_detail detail;
     int status = occl_fd_send(occl_lib.socket_fd, msg, bytes, NULL, 0, false, &detail);
+    if (status == OCCL_E_DAEMON_LOST)
+        note_end();
     /* A full socket holds earlier doorbells: the daemon reads those. */
     return status == OCCL_WOULD_BLOCK ? OCCL_OK : status;
 }
@@ -223,9 +229,13 @@ int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_repl
     rpc->waiting = p;
     pthread_mutex_unlock(&rpc->lock);
 
-    int status = occl_peek32(&occl_lib.lost) ? OCCL_E_DAEMON_LOST
-                                             : occl_fd_send(occl_lib.socket_fd, copy, bytes,
-                                                            &send_fd, send_fd >= 0, true, &detail);
+    int status = OCCL_E_DAEMON_LOST;
+    if (!occl_peek32(&occl_lib.lost)) {
+        status =
+            occl_fd_send(occl_lib.socket_fd, copy, bytes, &send_fd, send_fd >= 0, true, &detail);
+        if (status == OCCL_E_DAEMON_LOST)
+            note_end();
+    }
     pthread_mutex_lock(&rpc->lock);
     if (status == OCCL_OK)
         status = wait_answer(rpc, p);
@@ -240,9 +250,7 @@ int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_repl
     else if (status == OCCL_E_CANCELED)
         status = client_fail(status, "another thread called occl_finalize");
     else if (status == OCCL_E_DAEMON_LOST)
-        status = occl_peek32(&occl_lib.lost)
-                     ? client_fail_lost()
-                     : client_fail(status, "the daemon closed this session");
+        status = client_fail_lost();
     else
         status = client_fail_detail(&detail);
     pthread_cond_destroy(&p->arrived);

@@ -14,7 +14,7 @@ void client_sleep_start(struct client_sleep *sleep, uint64_t limit_ns) {
     sleep->moved = false;
 }
 
-static void shorten(struct client_sleep *sleep, uint64_t limit_ns) {
+void client_sleep_shorten(struct client_sleep *sleep, uint64_t limit_ns) {
     if (limit_ns < sleep->limit_ns)
         sleep->limit_ns = limit_ns;
 }
@@ -23,12 +23,12 @@ void client_sleep_place(struct client_sleep *sleep, const struct occl_wait_place
     if (sleep->place_count < OCCL_PLACES_MAX)
         sleep->places[sleep->place_count++] = *place;
     else
-        shorten(sleep, OCCL_POLL_NS);
+        client_sleep_shorten(sleep, OCCL_POLL_NS);
 }
 
 bool client_sleep_keep(struct client_sleep *sleep, struct client_op *op, struct client_comm *comm) {
     if (sleep->op_count == CLIENT_SLEEP_OPS) {
-        shorten(sleep, OCCL_POLL_NS);
+        client_sleep_shorten(sleep, OCCL_POLL_NS);
         return false;
     }
     sleep->ops[sleep->op_count] = op;
@@ -48,7 +48,7 @@ static void add_other(struct client_sleep *sleep, struct client_after *node) {
     if (of) /* its communicator is about to end, or there is no room */
         client_op_unhold(of);
     if (of && !comm)
-        shorten(sleep, OCCL_POLL_NS);
+        client_sleep_shorten(sleep, OCCL_POLL_NS);
 }
 
 /* The op is still held back: its bell, an abort of its record, and what it comes after. */
@@ -65,9 +65,19 @@ static void add_held_back(struct client_sleep *sleep, struct client_op *op, uint
         add_other(sleep, &op->nodes[i]);
 }
 
+bool client_sleep_watched(struct client_sleep *sleep, struct client_op *op) {
+    if (!occl_observe32(&op->watched) || sleep->bell_count >= CLIENT_SLEEP_OPS)
+        return false;
+    struct occl_word_seen *seen = &sleep->bells[sleep->bell_count++];
+    *seen = (struct occl_word_seen){&op->watched, 1};
+    struct occl_wait_place place = occl_wait_on_word(seen, &op->phase_sleepers);
+    client_sleep_place(sleep, &place);
+    return true;
+}
+
 bool client_sleep_add(struct client_sleep *sleep, struct client_op *op) {
     if (sleep->target_count == CLIENT_SLEEP_OPS) {
-        shorten(sleep, OCCL_POLL_NS);
+        client_sleep_shorten(sleep, OCCL_POLL_NS);
         sleep->moved = client_advance(op, true) || sleep->moved;
         return occl_observe32(&op->phase) == CLIENT_OP_ACTIVE;
     }
@@ -81,7 +91,7 @@ bool client_sleep_add(struct client_sleep *sleep, struct client_op *op) {
     }
     target->limit_ns = client_sleep_limit(op, 0);
     client_wait_after(op, target);
-    shorten(sleep, target->metered ? OCCL_POLL_NS : target->limit_ns);
+    client_sleep_shorten(sleep, target->metered ? OCCL_POLL_NS : target->limit_ns);
     if (op->held_back)
         add_held_back(sleep, op, bell);
     else if (was_held_back) /* it has just arrived: what is to be waited for is another place */
@@ -94,6 +104,8 @@ bool client_sleep_add(struct client_sleep *sleep, struct client_op *op) {
 void client_sleep_end(struct client_sleep *sleep) {
     if (!sleep->moved && sleep->place_count > 0)
         (void)occl_events_sleep(sleep->places, sleep->place_count, sleep->limit_ns);
+    else if (!sleep->moved) /* all are in other hands */
+        occl_clock_sleep_ns(&occl_lib.clock, sleep->limit_ns);
     while (sleep->op_count > 0) {
         struct client_op *op = sleep->ops[--sleep->op_count];
         client_comm_put(sleep->comms[sleep->op_count]);

@@ -8,7 +8,6 @@
 /* An aborted op that somebody still executes: no change of its record will wake the waiter. */
 #define SETTLE_SLEEP_NS 1000000ull
 #define NAP_NS 200000ull
-#define NAPS_YIELDED 64u
 /* Looks within client_comm.elsewhere_ticks. A look takes the line away from the rank that is about
  * to write it, and what is noticed late makes the next rank late. Measured with 4 ranks, 32 looks
  * against 8: 64 KiB all-gather 7 % faster, 8 B broadcast, where only the source is looked at, 8 %
@@ -21,7 +20,7 @@ uint64_t client_now_ns(void) {
 }
 
 void client_nap(uint32_t round) {
-    if (round < NAPS_YIELDED)
+    if (round < CLIENT_NAPS_YIELDED)
         (void)sched_yield(); /* cannot fail on Linux */
     else
         occl_clock_sleep_ns(&occl_lib.clock, NAP_NS);

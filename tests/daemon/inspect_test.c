@@ -115,7 +115,8 @@ static void make_crowd(struct stage *s) {
             (void)client_comm_ask(&s->crowd, &id, rank, CROWD_RANKS, 0);
         for (uint32_t rank = 0; rank < CROWD_RANKS; rank++) {
             struct client_comm comm;
-            assert_true(client_receive(&s->crowd, 5000));
+            while (client_receive(&s->crowd, 5000) && s->crowd.in.h.type == OCCL_MSG_EVENT)
+                continue; /* the daemon may have found a cycle in the pages so far */
             client_comm_take(&s->crowd, &comm);
             if (rank)
                 client_comm_unmap(&comm);
