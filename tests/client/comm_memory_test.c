@@ -193,7 +193,6 @@ static void test_suspend_and_resume(void **state) {
     assert_int_equal(world_run(&w, 3, suspending, NULL, 60), 0);
 }
 
-/* A thread that suspends whenever it can, beside one whose payloads lie in what is given back. */
 /* A blocking op, whose payload is in a chunk, and then one that is not blocking: that the first
  * one's payload has been read must still be known. */
 static int after_mixed_ops(struct world_rank *me) {
@@ -215,6 +214,38 @@ static void test_suspend_after_mixed_ops(void **state) {
     assert_int_equal(world_run(&w, 2, after_mixed_ops, NULL, 30), 0);
 }
 
+/* Ranks whose calls block say in their notes what they have read, the others in the flags of their
+ * ops: together that is all ranks. Later ops would free the records; there are none. */
+static int after_calls_of_both_kinds(struct world_rank *me) {
+    static float in[256], out[256];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    struct occl_request request;
+    enum occl_result result;
+    double until = world_now() + 10 * world_slowness();
+    bool blocks = me->rank % 2 == 0;
+    for (uint64_t i = 0; i < 3; i++) {
+        world_fill(in, 256, me->rank, i);
+        WORLD_OK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL,
+                                 blocks ? NULL : &request));
+        if (!blocks)
+            WORLD_OK(occl_wait(request));
+        WORLD_CHECK(world_wrong_sum(out, 256, me->size, i) == 0);
+    }
+    while ((result = occl_comm_suspend(me->comm)) == OCCL_TRY_AGAIN)
+        WORLD_CHECK(world_now() < until);
+    WORLD_OK(result);
+    WORLD_OK(occl_comm_resume(me->comm));
+    attr.tag = 1; /* nobody leaves before all have come so far */
+    WORLD_OK(occl_barrier(me->comm, &attr, NULL));
+    return 0;
+}
+static void test_suspend_after_calls_of_both_kinds(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, after_calls_of_both_kinds, NULL, 30), 0);
+    assert_int_equal(world_run(&w, 3, after_calls_of_both_kinds, NULL, 30), 0);
+}
+
+/* A thread that suspends whenever it can, beside one whose payloads lie in what is given back. */
 struct beside {
     struct occl_comm comm;
     uint32_t stop, suspended;
@@ -264,6 +295,7 @@ int main(void) {
         cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_suspend_and_resume),
         cmocka_unit_test(test_suspend_after_mixed_ops),
+        cmocka_unit_test(test_suspend_after_calls_of_both_kinds),
         cmocka_unit_test(test_suspend_beside_submissions),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
