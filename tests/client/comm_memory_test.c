@@ -214,14 +214,24 @@ static void test_suspend_after_mixed_ops(void **state) {
     assert_int_equal(world_run(&w, 2, after_mixed_ops, NULL, 30), 0);
 }
 
+static int suspend_and_resume(struct world_rank *me) {
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    enum occl_result result;
+    double until = world_now() + 10 * world_slowness();
+    while ((result = occl_comm_suspend(me->comm)) == OCCL_TRY_AGAIN)
+        WORLD_CHECK(world_now() < until);
+    WORLD_OK(result);
+    WORLD_OK(occl_comm_resume(me->comm));
+    attr.tag = 1; /* nobody goes on before all have come so far */
+    WORLD_OK(occl_barrier(me->comm, &attr, NULL));
+    return 0;
+}
+
 /* Ranks whose calls block say in their notes what they have read, the others in the flags of their
  * ops: together that is all ranks. Later ops would free the records; there are none. */
 static int after_calls_of_both_kinds(struct world_rank *me) {
     static float in[256], out[256];
-    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
     struct occl_request request;
-    enum occl_result result;
-    double until = world_now() + 10 * world_slowness();
     bool blocks = me->rank % 2 == 0;
     for (uint64_t i = 0; i < 3; i++) {
         world_fill(in, 256, me->rank, i);
@@ -231,18 +241,52 @@ static int after_calls_of_both_kinds(struct world_rank *me) {
             WORLD_OK(occl_wait(request));
         WORLD_CHECK(world_wrong_sum(out, 256, me->size, i) == 0);
     }
-    while ((result = occl_comm_suspend(me->comm)) == OCCL_TRY_AGAIN)
-        WORLD_CHECK(world_now() < until);
-    WORLD_OK(result);
-    WORLD_OK(occl_comm_resume(me->comm));
-    attr.tag = 1; /* nobody leaves before all have come so far */
-    WORLD_OK(occl_barrier(me->comm, &attr, NULL));
-    return 0;
+    return suspend_and_resume(me);
 }
 static void test_suspend_after_calls_of_both_kinds(void **state) {
     (void)state;
     assert_int_equal(world_run(&w, 2, after_calls_of_both_kinds, NULL, 30), 0);
     assert_int_equal(world_run(&w, 3, after_calls_of_both_kinds, NULL, 30), 0);
+}
+
+/* Ops that a rank does not arrive at, because they have ended before it comes, or before its turn:
+ * it reads nothing, and says so, too. */
+static int after_ops_given_up(struct world_rank *me) {
+    static float in[256], out[256];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT, tagged = OCCL_OP_ATTR_INIT;
+    struct occl_request request, before;
+    attr.timeout_ns = 20000000;
+    tagged.tag = 1;
+    if (me->rank == 0) {
+        WORLD_CHECK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr, NULL) ==
+                    OCCL_ERROR_TIMEOUT);
+        WORLD_OK(occl_barrier(me->comm, &tagged, NULL));
+    } else {
+        WORLD_OK(occl_barrier(me->comm, &tagged, NULL));
+        WORLD_OK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, &request));
+        WORLD_CHECK(occl_wait(request) == OCCL_ERROR_TIMEOUT);
+    }
+    if (suspend_and_resume(me))
+        return 1;
+    if (me->rank == 0) {
+        WORLD_OK(occl_broadcast(in, NULL, 256, OCCL_FLOAT32, 0, me->comm, NULL, NULL));
+        WORLD_OK(occl_barrier(me->comm, &tagged, NULL));
+    } else {
+        WORLD_OK(occl_barrier(me->comm, &tagged, NULL)); /* the source has come */
+        attr.tag = 2;
+        WORLD_OK(occl_recv(out, 1, OCCL_FLOAT32, 0, me->comm, &attr, &before));
+        struct occl_op_attr after = OCCL_OP_ATTR_INIT;
+        after.after = &before;
+        after.after_count = 1;
+        WORLD_OK(occl_broadcast(NULL, out, 256, OCCL_FLOAT32, 0, me->comm, &after, &request));
+        WORLD_CHECK(occl_wait(request) == OCCL_ERROR_TIMEOUT);
+        WORLD_CHECK(occl_wait(before) == OCCL_ERROR_TIMEOUT);
+    }
+    return suspend_and_resume(me);
+}
+static void test_suspend_after_ops_given_up(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, after_ops_given_up, NULL, 30), 0);
 }
 
 /* A thread that suspends whenever it can, beside one whose payloads lie in what is given back. */
@@ -296,6 +340,7 @@ int main(void) {
         cmocka_unit_test(test_suspend_and_resume),
         cmocka_unit_test(test_suspend_after_mixed_ops),
         cmocka_unit_test(test_suspend_after_calls_of_both_kinds),
+        cmocka_unit_test(test_suspend_after_ops_given_up),
         cmocka_unit_test(test_suspend_beside_submissions),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
