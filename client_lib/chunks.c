@@ -164,7 +164,11 @@ bool client_chunks_done(const struct client_op *op) {
 
 void client_chunks_clean(const struct client_op *op) {
     struct client_comm *comm = op->comm;
-    uint32_t known = occl_peek32(&comm->clean_instance);
-    if (op->look.all_clean && client_in_stream(op) && (int32_t)(op->key.instance - known) > 0)
-        occl_publish32(&comm->clean_instance, op->key.instance);
+    uint32_t known = occl_peek32(&comm->clean_instance), instance = op->key.instance;
+    if (!client_in_stream(op))
+        return;
+    if (!op->look.all_clean)
+        (void)clean_instance(comm, instance); /* it follows also where no op needs a chunk */
+    else if ((int32_t)(instance - known) > 0)
+        occl_publish32(&comm->clean_instance, instance);
 }
