@@ -332,6 +332,36 @@ static void test_suspend_beside_submissions(void **state) {
     assert_int_equal(world_run(&w, 2, beside_submissions, NULL, 60), 0);
 }
 
+/* A thread that watches for errors is inside the communicator now and then, but is no operation. */
+static void *asks(void *arg) {
+    struct beside *b = arg;
+    enum occl_result error;
+    while (!__atomic_load_n(&b->stop, __ATOMIC_SEQ_CST))
+        (void)occl_comm_get_async_error(b->comm, &error);
+    return NULL;
+}
+
+static int beside_questions(struct world_rank *me) {
+    struct beside b = {me->comm, 0, 0};
+    pthread_t thread;
+    int refused = 0;
+    WORLD_CHECK(pthread_create(&thread, NULL, asks, &b) == 0);
+    for (int i = 0; i < 300; i++) {
+        if (i % 10 == 0)
+            (void)usleep(1000); /* the other thread gets its turn, also on one core */
+        refused += occl_comm_suspend(me->comm) != OCCL_SUCCESS;
+        refused += occl_comm_resume(me->comm) != OCCL_SUCCESS;
+    }
+    __atomic_store_n(&b.stop, 1, __ATOMIC_SEQ_CST);
+    (void)pthread_join(thread, NULL);
+    WORLD_CHECK(refused == 0);
+    return 0;
+}
+static void test_suspend_beside_questions(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, beside_questions, NULL, 60), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hints),
@@ -342,6 +372,7 @@ int main(void) {
         cmocka_unit_test(test_suspend_after_calls_of_both_kinds),
         cmocka_unit_test(test_suspend_after_ops_given_up),
         cmocka_unit_test(test_suspend_beside_submissions),
+        cmocka_unit_test(test_suspend_beside_questions),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
