@@ -45,14 +45,20 @@ static bool all_left(const struct client_comm *comm, struct occl_place place, ui
     if ((word & (OCCL_WORD_CLAIMED | OCCL_WORD_PRINT_MASK)) != (OCCL_WORD_CLAIMED | place.print))
         return true;
     struct occl_record *rec = occl_record_at(&comm->m, place.slot);
+    bool given_up = false, source = false;
     for (uint32_t i = 0; i < members; i++) {
         uint64_t flag = occl_observe64(&occl_line_at(rec, i)->flag);
-        uint32_t done;
-        if (!(occl_flag_bits_of(flag, place.print) & OCCL_FLAG_LEFT) &&
-            !(instance && note_tells(comm, i, *instance, &done)))
+        uint32_t bits = occl_flag_bits_of(flag, place.print), done;
+        source = source || (bits & OCCL_FLAG_SOURCE);
+        if ((bits & OCCL_FLAG_LEFT) || (instance && note_tells(comm, i, *instance, &done)))
+            continue;
+        if (!(bits & OCCL_FLAG_POISONED))
             return false;
+        given_up = true;
     }
-    return true;
+    /* Whom the others did not wait for reads nothing, if it ever comes, but what a source brought.
+     */
+    return !given_up || !source;
 }
 
 static bool all_left_stream(const struct client_comm *comm, uint32_t instance) {

@@ -284,6 +284,39 @@ static int after_ops_given_up(struct world_rank *me) {
     }
     return suspend_and_resume(me);
 }
+/* A rank that never comes reads nothing of an op that was given up without it, unless its source
+ * has come. */
+static int without_a_peer(struct world_rank *me) {
+    static float in[256], out[256];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    attr.tag = 7;
+    attr.timeout_ns = 20000000;
+    if (me->rank == 0)
+        WORLD_CHECK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr, NULL) ==
+                    OCCL_ERROR_TIMEOUT);
+    if (suspend_and_resume(me))
+        return 1;
+    world_fill(in, 256, 0, 0);
+    attr.tag = 8;
+    attr.timeout_ns = 0;
+    if (me->rank == 0)
+        WORLD_OK(occl_broadcast(in, NULL, 256, OCCL_FLOAT32, 0, me->comm, &attr, NULL));
+    enum occl_result result = occl_comm_suspend(me->comm);
+    WORLD_CHECK(result == (me->rank == 0 ? OCCL_TRY_AGAIN : OCCL_SUCCESS));
+    WORLD_OK(occl_comm_resume(me->comm));
+    attr.tag = 1;
+    WORLD_OK(occl_barrier(me->comm, &attr, NULL));
+    attr.tag = 8;
+    if (me->rank == 1)
+        WORLD_OK(occl_broadcast(NULL, out, 256, OCCL_FLOAT32, 0, me->comm, &attr, NULL));
+    WORLD_CHECK(me->rank == 0 || memcmp(in, out, sizeof in) == 0);
+    return suspend_and_resume(me);
+}
+static void test_suspend_without_a_peer(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, without_a_peer, NULL, 30), 0);
+}
+
 static void test_suspend_after_ops_given_up(void **state) {
     (void)state;
     assert_int_equal(world_run(&w, 2, after_ops_given_up, NULL, 30), 0);
@@ -371,6 +404,7 @@ int main(void) {
         cmocka_unit_test(test_suspend_after_mixed_ops),
         cmocka_unit_test(test_suspend_after_calls_of_both_kinds),
         cmocka_unit_test(test_suspend_after_ops_given_up),
+        cmocka_unit_test(test_suspend_without_a_peer),
         cmocka_unit_test(test_suspend_beside_submissions),
         cmocka_unit_test(test_suspend_beside_questions),
     };
