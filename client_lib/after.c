@@ -103,10 +103,11 @@ void client_after_done(struct client_op *op) {
         struct client_after *node = op->dependents;
         unlink_node(node);
         note_status(node->op, op->status);
-        if (node->op->after_pending > 1)
-            client_held_next(node->op);
         /* Its owner may go on at once, but not end it: client_after_end takes the lock. */
-        occl_publish32(&node->op->after_pending, node->op->after_pending - 1);
+        uint32_t left = node->op->after_pending - 1;
+        occl_publish32(&node->op->after_pending, left);
+        if (left > 0)
+            client_held_next(node->op);
         ring(node->op);
     }
     pthread_mutex_unlock(&occl_lib.after_lock);

@@ -16,8 +16,27 @@ static uint64_t offset_of(const struct client_comm *comm, uint32_t chunk) {
            (uint64_t)chunk * comm->m.payload_chunk_bytes;
 }
 
-/* The claim serves another op, or all members have left this one. */
-static bool all_left(const struct client_comm *comm, struct occl_place place, uint32_t members) {
+/* Instances of the stream wrap. Those alive are less than this apart (abi.h), so a number that is
+ * further behind says no more than that its op is over; `clean` follows before it is ambiguous. */
+#define APART_MAX (1u << 22)
+#define CLEAN_BEHIND_MAX (1u << 30)
+
+/* The rank's note says that it reads no payload of this op of the stream; *out_done: of none before
+ * that one. */
+static bool note_tells(const struct client_comm *comm, uint32_t rank, uint32_t instance,
+                       uint32_t *out_done) {
+    uint64_t word = occl_observe64(&occl_note_at(&comm->m, rank)->stream_done);
+    uint32_t done = (uint32_t)word;
+    if (word == 0 || done - instance - 1 >= 2 * APART_MAX)
+        return false;
+    *out_done = done;
+    return true;
+}
+
+/* The claim serves another op, or all members have left this one. instance: of an op of the stream,
+ * of which a rank tells in its flag or in its note; NULL: it is none. */
+static bool all_left(const struct client_comm *comm, struct occl_place place, uint32_t members,
+                     const uint32_t *instance) {
     struct occl_claim *claim = occl_claim_of(&comm->m, place.slot);
     uint64_t word = occl_observe64(&claim->word);
     /* Where another process has freed the claim, a thread sanitizer sees the order among our own
@@ -26,18 +45,26 @@ static bool all_left(const struct client_comm *comm, struct occl_place place, ui
     if ((word & (OCCL_WORD_CLAIMED | OCCL_WORD_PRINT_MASK)) != (OCCL_WORD_CLAIMED | place.print))
         return true;
     struct occl_record *rec = occl_record_at(&comm->m, place.slot);
+    bool given_up = false, source = false;
     for (uint32_t i = 0; i < members; i++) {
         uint64_t flag = occl_observe64(&occl_line_at(rec, i)->flag);
-        if (!(occl_flag_bits_of(flag, place.print) & OCCL_FLAG_LEFT))
+        uint32_t bits = occl_flag_bits_of(flag, place.print), done;
+        source = source || (bits & OCCL_FLAG_SOURCE);
+        if ((bits & OCCL_FLAG_LEFT) || (instance && note_tells(comm, i, *instance, &done)))
+            continue;
+        if (!(bits & OCCL_FLAG_POISONED))
             return false;
+        given_up = true;
     }
-    return true;
+    /* Whom the others did not wait for reads nothing, if it ever comes, but what a source brought.
+     */
+    return !given_up || !source;
 }
 
-/* Instances of the stream wrap. Those alive are less than this apart (abi.h), so a number that is
- * further behind says no more than that its op is over; `clean` follows before it is ambiguous. */
-#define APART_MAX (1u << 22)
-#define CLEAN_BEHIND_MAX (1u << 30)
+static bool all_left_stream(const struct client_comm *comm, uint32_t instance) {
+    struct occl_op_key key = {OCCL_PEERS_ALL, 0, instance};
+    return all_left(comm, occl_place_of(key), comm->ranks, &instance);
+}
 
 static uint32_t clean_instance(struct client_comm *comm, uint32_t instance) {
     uint32_t clean = occl_observe32(&comm->clean_instance), behind = instance - clean;
@@ -53,9 +80,8 @@ static uint32_t clean_instance(struct client_comm *comm, uint32_t instance) {
 static bool notes_tell(struct client_comm *comm, uint32_t instance) {
     uint32_t least = instance + APART_MAX;
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
-        uint64_t word = occl_observe64(&occl_note_at(&comm->m, rank)->stream_done);
-        uint32_t done = (uint32_t)word;
-        if (word == 0 || done - instance - 1 >= 2 * APART_MAX)
+        uint32_t done;
+        if (!note_tells(comm, rank, instance, &done))
             return false;
         least = done - instance < least - instance ? done : least;
     }
@@ -69,13 +95,12 @@ static uint64_t take_of_stream(struct client_op *op) {
     struct client_comm *comm = op->comm;
     uint32_t instance = op->key.instance, chunk = instance % OCCL_STREAM_CHUNKS;
     uint64_t *user = &comm->stream_users[chunk], before = occl_observe64(user);
-    struct occl_op_key key = {OCCL_PEERS_ALL, 0, (uint32_t)before};
-    if (before && key.instance - instance < APART_MAX)
+    uint32_t last = (uint32_t)before;
+    if (before && last - instance < APART_MAX)
         return 0;
-    bool is_free = !before || instance - key.instance >= APART_MAX ||
-                   (int32_t)(clean_instance(comm, instance) - key.instance) > 0 ||
-                   notes_tell(comm, key.instance) ||
-                   all_left(comm, occl_place_of(key), comm->ranks);
+    bool is_free = !before || instance - last >= APART_MAX ||
+                   (int32_t)(clean_instance(comm, instance) - last) > 0 || notes_tell(comm, last) ||
+                   all_left_stream(comm, last);
     if (!is_free || !occl_claim64(user, &before, 1ull << 32 | instance))
         return 0;
     return offset_of(comm, chunk);
@@ -89,7 +114,7 @@ static uint64_t take_of_pool(struct client_op *op) {
     for (uint32_t i = 0; i < OCCL_POOL_CHUNKS && !offset; i++) {
         uint32_t at = (comm->chunk_next + i) % OCCL_POOL_CHUNKS;
         struct client_chunk *chunk = &comm->chunks[at];
-        if (chunk->members && !all_left(comm, chunk->place, chunk->members))
+        if (chunk->members && !all_left(comm, chunk->place, chunk->members, NULL))
             continue;
         *chunk = (struct client_chunk){op->place, op->members};
         comm->chunk_next = at + 1;
@@ -107,14 +132,12 @@ uint64_t client_chunk_take(struct client_op *op) {
 bool client_chunks_reset(struct client_comm *comm) {
     for (uint32_t i = 0; i < OCCL_STREAM_CHUNKS; i++) {
         uint64_t user = occl_observe64(&comm->stream_users[i]);
-        struct occl_op_key key = {OCCL_PEERS_ALL, 0, (uint32_t)user};
-        if (user && !notes_tell(comm, key.instance) &&
-            !all_left(comm, occl_place_of(key), comm->ranks))
+        if (user && !all_left_stream(comm, (uint32_t)user))
             return false;
     }
     for (uint32_t i = 0; i < OCCL_POOL_CHUNKS; i++)
         if (comm->chunks[i].members &&
-            !all_left(comm, comm->chunks[i].place, comm->chunks[i].members))
+            !all_left(comm, comm->chunks[i].place, comm->chunks[i].members, NULL))
             return false;
     for (uint32_t i = 0; i < OCCL_STREAM_CHUNKS; i++)
         occl_publish64(&comm->stream_users[i], 0);
@@ -147,7 +170,11 @@ bool client_chunks_done(const struct client_op *op) {
 
 void client_chunks_clean(const struct client_op *op) {
     struct client_comm *comm = op->comm;
-    uint32_t known = occl_peek32(&comm->clean_instance);
-    if (op->look.all_clean && client_in_stream(op) && (int32_t)(op->key.instance - known) > 0)
-        occl_publish32(&comm->clean_instance, op->key.instance);
+    uint32_t known = occl_peek32(&comm->clean_instance), instance = op->key.instance;
+    if (!client_in_stream(op))
+        return;
+    if (!op->look.all_clean)
+        (void)clean_instance(comm, instance); /* it follows also where no op needs a chunk */
+    else if ((int32_t)(instance - known) > 0)
+        occl_publish32(&comm->clean_instance, instance);
 }

@@ -214,7 +214,8 @@ struct client_run {
 struct client_comm {
     uint32_t index;
     uint32_t generation; /* odd: live */
-    uint32_t refs;       /* threads inside, but for the owner (inside.c) */
+    uint32_t asking;     /* threads inside that submit nothing (inside.c) */
+    uint32_t refs;       /* others, but for the owner */
     uint32_t owner_refs; /* the owner's own: only it writes */
     uint64_t owner;      /* 0: none; kept with the slot */
     uint32_t ended; /* 0, or the negated status given to this rank's ops after destroy, abort */
@@ -396,6 +397,11 @@ struct client_comm *client_comm_get(struct occl_comm handle, int *out_status);
 struct client_comm *client_comm_ref(uint32_t index, uint32_t generation);
 struct client_comm *client_comm_of_op(const struct client_op *op);
 void client_comm_put(struct client_comm *comm);
+/* The same for a thread that has a question only: it submits nothing, waits for nothing, and is no
+ * obstacle where it matters who does. client_comm_answered is its put. */
+struct client_comm *client_comm_ask(struct occl_comm handle, int *out_status);
+struct client_comm *client_comm_ask_ref(uint32_t index, uint32_t generation);
+void client_comm_answered(struct client_comm *comm);
 /* Counts this thread in without a look at the generation. */
 void client_comm_hold(struct client_comm *comm);
 /* After what the caller has changed for threads to see that come in: they see it, or are counted. A
@@ -403,7 +409,8 @@ void client_comm_hold(struct client_comm *comm);
 void client_comm_order(const struct client_comm *comm);
 /* That, and then the references of all threads. */
 uint32_t client_comm_users(const struct client_comm *comm);
-/* The same without the order: those whose coming the caller has seen in another way. */
+/* Without the order, and without those that only ask: whose coming the caller has seen in another
+ * way. */
 static inline uint32_t client_comm_users_seen(const struct client_comm *comm) {
     return occl_observe32(&comm->refs) + occl_observe32(&comm->owner_refs);
 }

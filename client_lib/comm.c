@@ -31,8 +31,8 @@ int client_comm_state(struct client_comm *comm, uint32_t *out_rank) {
 
 void client_comm_event(const struct occl_msg_event *event) {
     for (uint32_t i = 0; i < occl_observe32(&occl_lib.comms_used); i++) {
-        struct client_comm *comm =
-            client_comm_ref(i, occl_observe32(&occl_lib.comms[i]->generation)); /* NULL: not live */
+        struct client_comm *comm = client_comm_ask_ref(
+            i, occl_observe32(&occl_lib.comms[i]->generation)); /* NULL: not live */
         if (!comm)
             continue;
         bool meant = comm->number == event->number;
@@ -41,7 +41,7 @@ void client_comm_event(const struct occl_msg_event *event) {
             comm->event.text[sizeof comm->event.text - 1] = 0;
             occl_publish32(&comm->event_set, 1);
         }
-        client_comm_put(comm);
+        client_comm_answered(comm);
         if (meant)
             return;
     }
@@ -274,7 +274,7 @@ void client_comms_in_child(void) {
     for (uint32_t i = 0; i < occl_lib.comms_used; i++) {
         struct client_comm *comm = occl_lib.comms[i];
         pthread_mutex_init(&comm->lock, NULL);
-        comm->refs = comm->owner_refs = 0;
+        comm->asking = comm->refs = comm->owner_refs = comm->at_door = 0;
         comm->owner = 0;
         comm->ops = NULL;
         comm->pool_ops = 0;
@@ -362,7 +362,7 @@ OCCL_PUBLIC enum occl_result occl_comm_split(struct occl_comm parent, int color,
     status = client_begin(false);
     if (status)
         return status;
-    struct client_comm *comm = client_comm_get(parent, &status);
+    struct client_comm *comm = client_comm_ask(parent, &status);
     if (!comm) {
         client_end();
         return status;
@@ -383,7 +383,7 @@ OCCL_PUBLIC enum occl_result occl_comm_split(struct occl_comm parent, int color,
             attr->default_timeout_ns > 0 ? (uint64_t)attr->default_timeout_ns : 0;
         (void)snprintf(msg.name, sizeof msg.name, "%s", attr->name ? attr->name : "");
     }
-    client_comm_put(comm);
+    client_comm_answered(comm);
     fds[0] = -1;
     status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_COMM, fds);
     if (status == OCCL_OK && reply.ranks == 0)
@@ -406,11 +406,11 @@ OCCL_PUBLIC enum occl_result occl_comm_abort(struct occl_comm comm) {
 
 OCCL_PUBLIC enum occl_result occl_comm_revoke(struct occl_comm handle) {
     int status;
-    struct client_comm *comm = client_comm_get(handle, &status);
+    struct client_comm *comm = client_comm_ask(handle, &status);
     if (!comm)
         return status;
     status = tell_end(comm->number, OCCL_END_REVOKE);
-    client_comm_put(comm);
+    client_comm_answered(comm);
     return status;
 }
 
@@ -418,11 +418,11 @@ OCCL_PUBLIC enum occl_result occl_comm_rank(struct occl_comm handle, int *out_ra
     if (!out_rank)
         return client_fail(OCCL_E_INVALID, "out_rank is NULL");
     int status;
-    struct client_comm *comm = client_comm_get(handle, &status);
+    struct client_comm *comm = client_comm_ask(handle, &status);
     if (!comm)
         return status;
     *out_rank = (int)comm->rank;
-    client_comm_put(comm);
+    client_comm_answered(comm);
     return OCCL_SUCCESS;
 }
 
@@ -430,10 +430,10 @@ OCCL_PUBLIC enum occl_result occl_comm_size(struct occl_comm handle, int *out_si
     if (!out_size)
         return client_fail(OCCL_E_INVALID, "out_size is NULL");
     int status;
-    struct client_comm *comm = client_comm_get(handle, &status);
+    struct client_comm *comm = client_comm_ask(handle, &status);
     if (!comm)
         return status;
     *out_size = (int)comm->ranks;
-    client_comm_put(comm);
+    client_comm_answered(comm);
     return OCCL_SUCCESS;
 }

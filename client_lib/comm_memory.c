@@ -12,7 +12,7 @@ OCCL_PUBLIC enum occl_result occl_comm_mem_stats(struct occl_comm handle,
         return client_fail(OCCL_E_INVALID, "occl_mem_stats.size is %zu, expected %zu",
                            out_stats->size, sizeof *out_stats);
     int status;
-    struct client_comm *comm = client_comm_get(handle, &status);
+    struct client_comm *comm = client_comm_ask(handle, &status);
     if (!comm)
         return status;
     pthread_mutex_lock(&comm->lock);
@@ -22,16 +22,16 @@ OCCL_PUBLIC enum occl_result occl_comm_mem_stats(struct occl_comm handle,
     out_stats->payload_bytes = comm->m.payload_stride;
     client_regions_measure(&out_stats->region_bytes, &out_stats->mapped_bytes);
     out_stats->staging_bytes = client_stage_bytes();
-    client_comm_put(comm);
+    client_comm_answered(comm);
     return OCCL_SUCCESS;
 }
 
-/* comm->lock is held. Ops of blocking calls are threads inside, beyond this one; not those that
- * wait for the answer (looked at first: who comes later counts as an op). */
+/* comm->lock is held. Ops of blocking calls are threads inside; not those that wait for the answer
+ * (looked at first: who comes later counts as an op), and those that ask, as this one does. */
 static bool has_ops(const struct client_comm *comm) {
     client_comm_order(comm);
     uint32_t waiting = occl_look32(&comm->at_door);
-    if (client_comm_users_seen(comm) > 1 + waiting)
+    if (client_comm_users_seen(comm) > waiting)
         return true;
     /* After that: who has gone meanwhile has left its op active. */
     for (const struct client_op *op = comm->ops; op; op = op->next_in_comm)
@@ -53,7 +53,7 @@ static int suspend(struct client_comm *comm) {
     int status = OCCL_OK;
     client_settle(comm);
     /* Who is inside already is not made to wait for an answer that is known. */
-    if (client_comm_users_seen(comm) > 1)
+    if (client_comm_users_seen(comm) > occl_look32(&comm->at_door))
         return has_outstanding(comm);
     pthread_mutex_lock(&comm->lock);
     if (!occl_claim32(&comm->suspended, &before, CLIENT_COMM_DECIDING)) {
@@ -97,22 +97,22 @@ bool client_comm_suspended(struct client_comm *comm) {
 
 OCCL_PUBLIC enum occl_result occl_comm_suspend(struct occl_comm handle) {
     int status;
-    struct client_comm *comm = client_comm_get(handle, &status);
+    struct client_comm *comm = client_comm_ask(handle, &status);
     if (!comm)
         return status;
     status = suspend(comm);
-    client_comm_put(comm);
+    client_comm_answered(comm);
     return status;
 }
 
 OCCL_PUBLIC enum occl_result occl_comm_resume(struct occl_comm handle) {
     int status;
-    struct client_comm *comm = client_comm_get(handle, &status);
+    struct client_comm *comm = client_comm_ask(handle, &status);
     if (!comm)
         return status;
     pthread_mutex_lock(&comm->lock); /* not in the middle of suspending */
     occl_publish32(&comm->suspended, CLIENT_COMM_IN_USE);
     pthread_mutex_unlock(&comm->lock);
-    client_comm_put(comm);
+    client_comm_answered(comm);
     return OCCL_SUCCESS;
 }

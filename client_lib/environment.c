@@ -130,7 +130,7 @@ OCCL_PUBLIC enum occl_result occl_comm_get_async_error(struct occl_comm handle,
     uint32_t rank;
     if (!out_error)
         return client_fail(OCCL_E_INVALID, "out_error is NULL");
-    struct client_comm *comm = client_comm_get(handle, &status);
+    struct client_comm *comm = client_comm_ask(handle, &status);
     if (!comm) {
         if (status != OCCL_E_DAEMON_LOST && status != OCCL_E_QUARANTINED)
             return status;
@@ -153,6 +153,6 @@ OCCL_PUBLIC enum occl_result occl_comm_get_async_error(struct occl_comm handle,
                           comm->name, occl_rec_rank(late), occl_rec_kind(late));
     }
     *out_error = (enum occl_result)error;
-    client_comm_put(comm);
+    client_comm_answered(comm);
     return OCCL_SUCCESS;
 }

@@ -57,7 +57,7 @@ OCCL_PUBLIC enum occl_result occl_comm_get_hint(struct occl_comm handle, const c
     if (!key || !out_value)
         return client_fail(OCCL_E_INVALID, "%s is NULL", key ? "out_value" : "key");
     int status;
-    struct client_comm *comm = client_comm_get(handle, &status);
+    struct client_comm *comm = client_comm_ask(handle, &status);
     if (!comm)
         return status;
     status = client_fail(OCCL_E_INVALID, "hint '%s', expected wait or cross_memory", key);
@@ -74,6 +74,6 @@ OCCL_PUBLIC enum occl_result occl_comm_get_hint(struct occl_comm handle, const c
                                  bytes, strlen(value) + 1);
         }
     }
-    client_comm_put(comm);
+    client_comm_answered(comm);
     return status;
 }

@@ -7,7 +7,10 @@
  * other instructions. So the thread that first creates a communicator in a slot of the table owns
  * the slot's other count, which only it writes, with plain stores; the order that they lack is made
  * by the one who looks (client_comm_users), with a barrier in all threads of the process
- * (membarrier(2)). Where the system has none, nobody owns anything. */
+ * (membarrier(2)). Where the system has none, nobody owns anything.
+ *
+ * A thread that only asks, for a number, an error or a memory statistic, is counted apart: the page
+ * stays for it, but it has no op that a suspension, or a payload chunk, would have to mind. */
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -47,16 +50,40 @@ void client_comm_put(struct client_comm *comm) {
         occl_add32(&comm->refs, UINT32_MAX);
 }
 
+static struct client_comm *entry_at(uint32_t index, uint32_t generation) {
+    bool used = (generation & 1) && index < occl_observe32(&occl_lib.comms_used);
+    return used ? occl_lib.comms[index] : NULL;
+}
+
 struct client_comm *client_comm_ref(uint32_t index, uint32_t generation) {
-    struct client_comm *comm =
-        index < occl_observe32(&occl_lib.comms_used) ? occl_lib.comms[index] : NULL;
-    if (!comm || !(generation & 1))
+    struct client_comm *comm = entry_at(index, generation);
+    if (!comm)
         return NULL;
     client_comm_hold(comm);
     if (occl_observe32(&comm->generation) == generation)
         return comm;
     client_comm_put(comm);
     return NULL;
+}
+
+void client_comm_answered(struct client_comm *comm) {
+    occl_add32(&comm->asking, UINT32_MAX);
+}
+
+struct client_comm *client_comm_ask_ref(uint32_t index, uint32_t generation) {
+    struct client_comm *comm = entry_at(index, generation);
+    if (!comm)
+        return NULL;
+    occl_add32(&comm->asking, 1);
+    if (occl_look32(&comm->generation) == generation) /* Dekker with who ends it */
+        return comm;
+    client_comm_answered(comm);
+    return NULL;
+}
+
+static int fail_stale(struct occl_comm handle) {
+    return client_fail(OCCL_E_HANDLE, "communicator 0x%llx is stale or was never given out",
+                       (unsigned long long)handle.handle);
 }
 
 struct client_comm *client_comm_get(struct occl_comm handle, int *out_status) {
@@ -66,9 +93,18 @@ struct client_comm *client_comm_get(struct occl_comm handle, int *out_status) {
     struct client_comm *comm =
         client_comm_ref((uint32_t)handle.handle, (uint32_t)(handle.handle >> 32));
     if (!comm)
-        *out_status =
-            client_fail(OCCL_E_HANDLE, "communicator 0x%llx is stale or was never given out",
-                        (unsigned long long)handle.handle);
+        *out_status = fail_stale(handle);
+    return comm;
+}
+
+struct client_comm *client_comm_ask(struct occl_comm handle, int *out_status) {
+    *out_status = client_enter();
+    if (*out_status)
+        return NULL;
+    struct client_comm *comm =
+        client_comm_ask_ref((uint32_t)handle.handle, (uint32_t)(handle.handle >> 32));
+    if (!comm)
+        *out_status = fail_stale(handle);
     return comm;
 }
 
@@ -85,5 +121,5 @@ void client_comm_order(const struct client_comm *comm) {
 
 uint32_t client_comm_users(const struct client_comm *comm) {
     client_comm_order(comm);
-    return client_comm_users_seen(comm);
+    return client_comm_users_seen(comm) + occl_look32(&comm->asking);
 }

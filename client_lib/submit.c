@@ -78,15 +78,23 @@ static void leave_place(struct client_comm *comm, uint32_t slot, bool later) {
     occl_claim_leave(&comm->m, index);
 }
 
+/* In the flag. Who has not arrived, because the op was ended before or ends here before its turn,
+ * says so, too: nothing but that is added to a flag that is set, and by nobody else. */
+static void tell_left(struct occl_line *line, uint64_t print) {
+    uint64_t flag = occl_observe64(&line->flag);
+    if (!(occl_flag_bits_of(flag, print) & (OCCL_FLAG_READY | OCCL_FLAG_POISONED)) &&
+        occl_claim64(&line->flag, &flag,
+                     occl_flag_make(print, OCCL_FLAG_POISONED | OCCL_FLAG_LEFT)))
+        return;
+    occl_publish64(&line->flag, flag | OCCL_FLAG_LEFT);
+}
+
 void client_leave(struct client_op *op) {
     struct client_comm *comm = op->comm;
-    struct occl_line *line = occl_line_at(op->rec, op->line_index);
-    uint64_t flag = occl_peek64(&line->flag);
     bool told = client_in_stream(op) && client_chunks_done(op);
-    /* Others ask only for ops with chunks. A poisoned flag has to stay what it is. */
-    if (!told && (op->payload_bytes > OCCL_INLINE_BYTES || op->vector) &&
-        (occl_flag_bits_of(flag, op->place.print) & OCCL_FLAG_READY))
-        occl_publish64(&line->flag, flag | OCCL_FLAG_LEFT);
+    /* Others ask only for ops with chunks. */
+    if (!told && (op->payload_bytes > OCCL_INLINE_BYTES || op->vector))
+        tell_left(occl_line_at(op->rec, op->line_index), op->place.print);
     if (op->owes_look)
         client_alone_owe(op);
     else

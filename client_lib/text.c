@@ -197,6 +197,17 @@ static const char *without_communicator(const struct client_comm *comm) {
     return strncmp(text, prefix, (size_t)length) == 0 ? text + length : text;
 }
 
+/* The rank that the status is about ended the op before its turn there came. (A member that aborts
+ * the communicator has arrived in its ops: then the daemon's words are on their way.) */
+static bool ended_before_its_turn(const struct client_op *op) {
+    for (uint32_t i = 0; op->path == CLIENT_PATH_RECORD && i < op->members; i++)
+        if (client_member_rank(op, i) == op->about_rank) {
+            uint64_t flag = occl_look64(&occl_line_at(op->rec, i)->flag);
+            return !(occl_flag_bits_of(flag, op->place.print) & OCCL_FLAG_READY);
+        }
+    return true;
+}
+
 static int explain_peer(struct client_op *op, const char *name) {
     struct client_comm *comm = op->comm;
     const struct occl_member *who =
@@ -209,6 +220,12 @@ static int explain_peer(struct client_op *op, const char *name) {
      * daemon could say so. */
     if (left && op->status == OCCL_E_PEER_FAILED && occl_rec_kind(state) == OCCL_COMM_LIVE)
         return client_fail(op->status, "%s: rank %u (host %s, pid %u) destroyed its communicator",
+                           name, op->about_rank, who->host, who->pid);
+    if (who && op->status == OCCL_E_ABORTED && occl_rec_kind(state) == OCCL_COMM_LIVE &&
+        ended_before_its_turn(op))
+        return client_fail(op->status,
+                           "%s: rank %u (host %s, pid %u) gave it up: an operation that it comes "
+                           "after there has failed",
                            name, op->about_rank, who->host, who->pid);
     if (event_text(comm))
         return client_fail(op->status, "%s: %s", name, without_communicator(comm));
@@ -223,11 +240,21 @@ static int explain_fault(struct client_op *op, const char *name) {
                        op->about_rank);
 }
 
+/* Nothing is left to wait for, and the status is that of what this op comes after. */
+static bool failed_before(const struct client_op *op) {
+    return op->after_status < 0 && op->status == op->after_status &&
+           occl_observe32(&op->after_pending) == 0;
+}
+
 int client_explain(struct client_op *op) {
     char name[200];
     (void)op_name(op, name, sizeof name);
     int status = op->status;
-    switch (status) {
+    switch (failed_before(op) ? OCCL_OK : status) {
+    case OCCL_OK:
+        status = client_fail(status, "%s: an operation that it comes after has failed: %s", name,
+                             occl_status_text(status));
+        break;
     case OCCL_E_TIMEOUT:
         status = explain_timeout(op, name);
         break;

@@ -217,6 +217,8 @@ bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
         }
         if (target.metered) {
             occl_share_wait(occl_lib.job, target.share_token, target.limit_ns);
+            if (give_up_ns && client_now_ns() >= give_up_ns)
+                break;
             continue;
         }
         if (policy.spin_steps == 0 && !about_to_sleep && awaits_other_cores(op) &&

@@ -176,6 +176,7 @@ static int send_late(struct world_rank *me, uint32_t tag) {
     return 0;
 }
 
+/* Each side is told what failed: nobody's deadline in the op itself, and no process. */
 static int failures(struct world_rank *me) {
     int32_t v = 1, later = -1;
     struct occl_request late, dependent;
@@ -186,10 +187,13 @@ static int failures(struct world_rank *me) {
         attr = after(&late, 1);
         WORLD_OK(occl_all_reduce(&v, &later, 1, OCCL_INT32, OCCL_SUM, me->comm, &attr, &dependent));
         WORLD_CHECK(occl_wait(dependent) == OCCL_ERROR_TIMEOUT);
+        WORLD_CHECK(strstr(occl_last_error(), "operation that it comes after has failed"));
         WORLD_CHECK(occl_wait(late) == OCCL_ERROR_TIMEOUT);
+        WORLD_CHECK(strstr(occl_last_error(), "missing ranks: 1"));
     } else {
         WORLD_CHECK(occl_all_reduce(&v, &later, 1, OCCL_INT32, OCCL_SUM, me->comm, NULL, NULL) ==
                     OCCL_ERROR_ABORTED);
+        WORLD_CHECK(strstr(occl_last_error(), "rank 0") && strstr(occl_last_error(), "gave it up"));
         if (send_late(me, 5))
             return 1;
     }

@@ -193,7 +193,6 @@ static void test_suspend_and_resume(void **state) {
     assert_int_equal(world_run(&w, 3, suspending, NULL, 60), 0);
 }
 
-/* A thread that suspends whenever it can, beside one whose payloads lie in what is given back. */
 /* A blocking op, whose payload is in a chunk, and then one that is not blocking: that the first
  * one's payload has been read must still be known. */
 static int after_mixed_ops(struct world_rank *me) {
@@ -215,6 +214,115 @@ static void test_suspend_after_mixed_ops(void **state) {
     assert_int_equal(world_run(&w, 2, after_mixed_ops, NULL, 30), 0);
 }
 
+static int suspend_and_resume(struct world_rank *me) {
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    enum occl_result result;
+    double until = world_now() + 10 * world_slowness();
+    while ((result = occl_comm_suspend(me->comm)) == OCCL_TRY_AGAIN)
+        WORLD_CHECK(world_now() < until);
+    WORLD_OK(result);
+    WORLD_OK(occl_comm_resume(me->comm));
+    attr.tag = 1; /* nobody goes on before all have come so far */
+    WORLD_OK(occl_barrier(me->comm, &attr, NULL));
+    return 0;
+}
+
+/* Ranks whose calls block say in their notes what they have read, the others in the flags of their
+ * ops: together that is all ranks. Later ops would free the records; there are none. */
+static int after_calls_of_both_kinds(struct world_rank *me) {
+    static float in[256], out[256];
+    struct occl_request request;
+    bool blocks = me->rank % 2 == 0;
+    for (uint64_t i = 0; i < 3; i++) {
+        world_fill(in, 256, me->rank, i);
+        WORLD_OK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL,
+                                 blocks ? NULL : &request));
+        if (!blocks)
+            WORLD_OK(occl_wait(request));
+        WORLD_CHECK(world_wrong_sum(out, 256, me->size, i) == 0);
+    }
+    return suspend_and_resume(me);
+}
+static void test_suspend_after_calls_of_both_kinds(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, after_calls_of_both_kinds, NULL, 30), 0);
+    assert_int_equal(world_run(&w, 3, after_calls_of_both_kinds, NULL, 30), 0);
+}
+
+/* Ops that a rank does not arrive at, because they have ended before it comes, or before its turn:
+ * it reads nothing, and says so, too. */
+static int after_ops_given_up(struct world_rank *me) {
+    static float in[256], out[256];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT, tagged = OCCL_OP_ATTR_INIT;
+    struct occl_request request, before;
+    attr.timeout_ns = 20000000;
+    tagged.tag = 1;
+    if (me->rank == 0) {
+        WORLD_CHECK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr, NULL) ==
+                    OCCL_ERROR_TIMEOUT);
+        WORLD_OK(occl_barrier(me->comm, &tagged, NULL));
+    } else {
+        WORLD_OK(occl_barrier(me->comm, &tagged, NULL));
+        WORLD_OK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, &request));
+        WORLD_CHECK(occl_wait(request) == OCCL_ERROR_TIMEOUT);
+    }
+    if (suspend_and_resume(me))
+        return 1;
+    if (me->rank == 0) {
+        WORLD_OK(occl_broadcast(in, NULL, 256, OCCL_FLOAT32, 0, me->comm, NULL, NULL));
+        WORLD_OK(occl_barrier(me->comm, &tagged, NULL));
+    } else {
+        WORLD_OK(occl_barrier(me->comm, &tagged, NULL)); /* the source has come */
+        attr.tag = 2;
+        WORLD_OK(occl_recv(out, 1, OCCL_FLOAT32, 0, me->comm, &attr, &before));
+        struct occl_op_attr after = OCCL_OP_ATTR_INIT;
+        after.after = &before;
+        after.after_count = 1;
+        WORLD_OK(occl_broadcast(NULL, out, 256, OCCL_FLOAT32, 0, me->comm, &after, &request));
+        WORLD_CHECK(occl_wait(request) == OCCL_ERROR_TIMEOUT);
+        WORLD_CHECK(occl_wait(before) == OCCL_ERROR_TIMEOUT);
+    }
+    return suspend_and_resume(me);
+}
+/* A rank that never comes reads nothing of an op that was given up without it, unless its source
+ * has come. */
+static int without_a_peer(struct world_rank *me) {
+    static float in[256], out[256];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    attr.tag = 7;
+    attr.timeout_ns = 20000000;
+    if (me->rank == 0)
+        WORLD_CHECK(occl_all_reduce(in, out, 256, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr, NULL) ==
+                    OCCL_ERROR_TIMEOUT);
+    if (suspend_and_resume(me))
+        return 1;
+    world_fill(in, 256, 0, 0);
+    attr.tag = 8;
+    attr.timeout_ns = 0;
+    if (me->rank == 0)
+        WORLD_OK(occl_broadcast(in, NULL, 256, OCCL_FLOAT32, 0, me->comm, &attr, NULL));
+    enum occl_result result = occl_comm_suspend(me->comm);
+    WORLD_CHECK(result == (me->rank == 0 ? OCCL_TRY_AGAIN : OCCL_SUCCESS));
+    WORLD_OK(occl_comm_resume(me->comm));
+    attr.tag = 1;
+    WORLD_OK(occl_barrier(me->comm, &attr, NULL));
+    attr.tag = 8;
+    if (me->rank == 1)
+        WORLD_OK(occl_broadcast(NULL, out, 256, OCCL_FLOAT32, 0, me->comm, &attr, NULL));
+    WORLD_CHECK(me->rank == 0 || memcmp(in, out, sizeof in) == 0);
+    return suspend_and_resume(me);
+}
+static void test_suspend_without_a_peer(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, without_a_peer, NULL, 30), 0);
+}
+
+static void test_suspend_after_ops_given_up(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, after_ops_given_up, NULL, 30), 0);
+}
+
+/* A thread that suspends whenever it can, beside one whose payloads lie in what is given back. */
 struct beside {
     struct occl_comm comm;
     uint32_t stop, suspended;
@@ -257,6 +365,36 @@ static void test_suspend_beside_submissions(void **state) {
     assert_int_equal(world_run(&w, 2, beside_submissions, NULL, 60), 0);
 }
 
+/* A thread that watches for errors is inside the communicator now and then, but is no operation. */
+static void *asks(void *arg) {
+    struct beside *b = arg;
+    enum occl_result error;
+    while (!__atomic_load_n(&b->stop, __ATOMIC_SEQ_CST))
+        (void)occl_comm_get_async_error(b->comm, &error);
+    return NULL;
+}
+
+static int beside_questions(struct world_rank *me) {
+    struct beside b = {me->comm, 0, 0};
+    pthread_t thread;
+    int refused = 0;
+    WORLD_CHECK(pthread_create(&thread, NULL, asks, &b) == 0);
+    for (int i = 0; i < 300; i++) {
+        if (i % 10 == 0)
+            (void)usleep(1000); /* the other thread gets its turn, also on one core */
+        refused += occl_comm_suspend(me->comm) != OCCL_SUCCESS;
+        refused += occl_comm_resume(me->comm) != OCCL_SUCCESS;
+    }
+    __atomic_store_n(&b.stop, 1, __ATOMIC_SEQ_CST);
+    (void)pthread_join(thread, NULL);
+    WORLD_CHECK(refused == 0);
+    return 0;
+}
+static void test_suspend_beside_questions(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, beside_questions, NULL, 60), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hints),
@@ -264,7 +402,11 @@ int main(void) {
         cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_suspend_and_resume),
         cmocka_unit_test(test_suspend_after_mixed_ops),
+        cmocka_unit_test(test_suspend_after_calls_of_both_kinds),
+        cmocka_unit_test(test_suspend_after_ops_given_up),
+        cmocka_unit_test(test_suspend_without_a_peer),
         cmocka_unit_test(test_suspend_beside_submissions),
+        cmocka_unit_test(test_suspend_beside_questions),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -55,11 +55,13 @@ struct caller {
 static void *calls(void *arg) {
     struct caller *c = arg;
     float in = 1, out = 0;
-    enum occl_result result;
+    enum occl_result result, error;
     do {
         result = occl_all_reduce(&in, &out, 1, OCCL_FLOAT32, OCCL_SUM, c->comm, NULL, NULL);
         if (result == OCCL_SUCCESS)
             __atomic_fetch_add(&c->calls, 1, __ATOMIC_RELAXED);
+        for (int i = 0; i < 3 && result == OCCL_SUCCESS; i++) /* it reads the page, too */
+            result = occl_comm_get_async_error(c->comm, &error);
     } while (result == OCCL_SUCCESS);
     c->calls_wrong = result != OCCL_ERROR_HANDLE && result != OCCL_ERROR_CANCELED;
     return NULL;
@@ -85,7 +87,8 @@ static int one_ends(struct world_rank *me) {
         (void)(*owner_calls ? calls : ends)(&c);
         WORLD_CHECK(pthread_join(thread, NULL) == 0);
         WORLD_CHECK(!c.calls_wrong && !c.end_wrong);
-        WORLD_CHECK(table_entry(c.comm)->refs == 0 && table_entry(c.comm)->owner_refs == 0);
+        WORLD_CHECK(table_entry(c.comm)->refs == 0 && table_entry(c.comm)->owner_refs == 0 &&
+                    table_entry(c.comm)->asking == 0);
     }
     return 0;
 }

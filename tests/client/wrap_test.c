@@ -76,6 +76,39 @@ static void test_numbers_wrap(void **state) {
     assert_int_equal(world_run(&w, 4, stream, NULL, 30), 0);
 }
 
+/* Only small ops of calls that do not block, which tell nothing of chunks, up to a number short of
+ * the wrap; then more ops with payload in flight than there are chunks. */
+static int window(struct world_rank *me) {
+    enum { WINDOW = 2 * OCCL_STREAM_CHUNKS };
+    static float in[WINDOW][COUNT], out[WINDOW][COUNT];
+    struct occl_request requests[WINDOW];
+    struct occl_op_attr attr = {.size = sizeof attr, .tag = 3};
+    const uint32_t *number = me->arg;
+    /* Some of the ops on the way. (Numbers 2^22 apart would find each other's flags.) */
+    for (uint32_t n = 0, step = 0x1ff12340u; n < *number;) {
+        n = *number - n > step ? n + step : *number;
+        if (go_on_with(me, n))
+            return 1;
+    }
+    for (uint64_t i = 0; i < WINDOW; i++) {
+        world_fill(in[i], COUNT, me->rank, i);
+        WORLD_OK(occl_all_reduce(in[i], out[i], COUNT, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL,
+                                 &requests[i]));
+    }
+    WORLD_OK(occl_barrier(me->comm, &attr, NULL)); /* nothing has been read yet */
+    for (uint64_t i = 0; i < WINDOW; i++) {
+        WORLD_OK(occl_wait(requests[i]));
+        WORLD_CHECK(world_wrong_sum(out[i], COUNT, me->size, i) == 0);
+    }
+    return 0;
+}
+static void test_payload_after_small_ops_alone(void **state) {
+    static uint32_t numbers[] = {0x3fffff00u, 0x7fffff00u, 0xffbfff00u, 0xffd00000u, 0xffffff00u};
+    (void)state;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        assert_int_equal(world_run(&w, 2, window, &numbers[i], 30), 0);
+}
+
 static int setup(void **state) {
     (void)state;
     world_start(&w, NULL);
@@ -111,6 +144,7 @@ static void test_names_leave_their_records(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_numbers_wrap),
+        cmocka_unit_test(test_payload_after_small_ops_alone),
         cmocka_unit_test(test_names_leave_their_records),
     };
     return cmocka_run_group_tests_name("client_wrap", tests, setup, teardown);
