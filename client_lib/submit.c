@@ -356,6 +356,7 @@ static int wait_for_room(const struct client_op *op, uint32_t round) {
             "this process's ops in the daemon; nothing was submitted",
             comm->name);
     client_ring_reap();
+    client_settle(comm); /* what another thread of this rank has put off since */
     client_nap(round);
     return OCCL_OK;
 }
