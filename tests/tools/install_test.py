@@ -184,6 +184,20 @@ def man_finds_the_pages(s):
     check("occl_wait(struct occl_request request)" in said, said)
 
 
+def each_page_opens_by_its_path(s):
+    """As `man -l FILE` from any folder, where a page that names another one does not find it."""
+    good(s.install())
+    pages = [path for path in s.listing() if path.startswith("share/man/man") and
+             not os.path.isdir(os.path.join(s.prefix, path))]
+    check(len(pages) > 90, "%d pages" % len(pages))
+    for page in pages:
+        said = run("man", "--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l",
+                   os.path.join(s.prefix, page), cwd="/")
+        found = said.stdout.splitlines()
+        check(said.returncode == 0 and found and found[0].startswith("x T "),
+              "%s: %s" % (page, "\n".join(found[:3])))
+
+
 def units_do_not_hide_the_daemon_from_itself(s):
     for prefix, line in (("/opt/occl", "ProtectHome=yes"), ("/opt/occl", "PrivateTmp=yes"),
                          ("/home" + "/occl", "ProtectHome=read-only"), ("/tmp/occl", "PrivateTmp=no")):
@@ -265,6 +279,7 @@ CASES = (
     a_damaged_manifest_removes_nothing,
     mistakes_are_named,
     man_finds_the_pages,
+    each_page_opens_by_its_path,
     units_do_not_hide_the_daemon_from_itself,
     units_are_right,
     the_daemon_needs_no_call_that_its_unit_forbids,
