@@ -137,8 +137,10 @@ struct client_op {
     bool held_noted;            /* a line or the session page tells of it (held.c); after_lock */
     uint64_t held_ticks;        /* since when, where the session page tells */
     uint32_t after_pending;     /* of them, not complete; after_lock, read without */
-    int32_t after_status;       /* the first error of one */
-    uint32_t why_not;           /* OCCL_SQE_*: what the daemon is told instead of the op */
+    int32_t after_status;       /* the first error of one, or why it has ended before its turn */
+    int32_t failed_status;      /* the first error of one, for its text; after_lock */
+    uint32_t failed_kind, failed_tag; /* whose error that is */
+    uint32_t why_not;                 /* OCCL_SQE_*: what the daemon is told instead of the op */
     uint32_t withdrawn; /* OCCL_SQE_*: stands for an op that ended before the daemon had room */
     uint64_t aborted_since_ns; /* 0, or when this rank saw the abort while others still executed */
     uint64_t deadline_ns;      /* 0: none */

@@ -420,7 +420,7 @@ static void start_run(struct client_op *op) {
     op->counted = op->cancel_sent = op->held_noted = false;
     op->nodes = NULL;
     op->after_pending = op->why_not = op->withdrawn = 0;
-    op->after_status = OCCL_OK;
+    op->after_status = op->failed_status = OCCL_OK;
     op->aborted_since_ns = op->seen_ticks = op->again_ns = 0;
     op->deadline_ns = deadline_of(op);
     op->path = CLIENT_PATH_NONE;

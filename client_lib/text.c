@@ -218,39 +218,66 @@ static int explain_peer(struct client_op *op, const char *name) {
                        op->about_rank, who->host, who->pid);
 }
 
+static bool lives(const struct client_comm *comm) {
+    return occl_rec_kind(occl_observe32(&occl_records_header(&comm->m)->comm_state)) ==
+           OCCL_COMM_LIVE;
+}
+
+/* What it came after has failed: that one's own text tells the rest. */
+static int explain_after(struct client_op *op, const char *name) {
+    char tag[32] = "untagged";
+    if (op->failed_tag)
+        (void)snprintf(tag, sizeof tag, "tag %u", op->failed_tag);
+    return client_fail(op->status, "%s: it comes after %s (%s) of this rank, which failed: %s",
+                       name, kind_name(op->failed_kind), tag, occl_status_text(op->status));
+}
+
+/* The communicator lives: that rank alone has given the op up, since what it comes after there has
+ * failed. The daemon has no words for it. */
+static int explain_given_up(struct client_op *op, const char *name) {
+    const struct occl_member *who = &op->comm->members[op->about_rank];
+    return client_fail(op->status,
+                       "%s: rank %u (host %s, pid %u) gave it up: what it comes after there failed",
+                       name, op->about_rank, who->host, who->pid);
+}
+
+static bool is_given_up(const struct client_op *op) {
+    return op->status == OCCL_E_ABORTED && op->about_rank < op->comm->ranks && lives(op->comm);
+}
+
 static int explain_fault(struct client_op *op, const char *name) {
     return client_fail(op->status, "%s: a buffer of rank %u is not mapped or not accessible", name,
                        op->about_rank);
 }
 
-int client_explain(struct client_op *op) {
-    char name[200];
-    (void)op_name(op, name, sizeof name);
+static int explain_status(struct client_op *op, const char *name) {
     int status = op->status;
     switch (status) {
     case OCCL_E_TIMEOUT:
-        status = explain_timeout(op, name);
-        break;
+        return explain_timeout(op, name);
     case OCCL_E_MISMATCH:
-        status = op->path == CLIENT_PATH_RECORD ? explain_mismatch(op, name)
-                                                : explain_ring_mismatch(op, name);
-        break;
+        return op->path == CLIENT_PATH_RECORD ? explain_mismatch(op, name)
+                                              : explain_ring_mismatch(op, name);
     case OCCL_E_PEER_FAILED:
     case OCCL_E_REVOKED:
     case OCCL_E_ABORTED:
-        status = explain_peer(op, name);
-        break;
+        return is_given_up(op) ? explain_given_up(op, name) : explain_peer(op, name);
     case OCCL_E_FAULT:
-        status = explain_fault(op, name);
-        break;
+        return explain_fault(op, name);
     case OCCL_E_DAEMON_LOST:
-        status =
-            client_fail(status, "%s: the daemon (pid %u) ended", name, occl_lib.welcome.daemon_pid);
-        break;
+        return client_fail(status, "%s: the daemon (pid %u) ended", name,
+                           occl_lib.welcome.daemon_pid);
     default:
-        status = client_fail(status, "%s: %s", name, occl_status_text(status));
-        break;
+        return client_fail(status, "%s: %s", name, occl_status_text(status));
     }
+}
+
+int client_explain(struct client_op *op) {
+    char name[200];
+    (void)op_name(op, name, sizeof name);
+    bool after = op->failed_status < 0 && op->failed_status == op->status &&
+                 op->status != OCCL_E_DAEMON_LOST && lives(op->comm);
+    int status = after ? explain_after(op, name) : explain_status(op, name);
     if (op->may_write_rank != OCCL_RANK_NONE) {
         char text[OCCL_DETAIL_BYTES];
         (void)snprintf(text, sizeof text, "%s", occl_last_error());
