@@ -218,8 +218,7 @@ static void tell_givers(struct client_op *op, const struct occl_local_vectors *v
     for (uint64_t mask = op->look.alone_mask; mask; mask &= mask - 1) {
         uint32_t member = (uint32_t)__builtin_ctzll(mask);
         if (client_vectors_differ(op, vectors, op->look.ready_mask, member, &sender, &receiver))
-            client_tell_mismatch(op->comm, member, sender == member ? receiver : sender,
-                                 op->sig.kind, OCCL_FIELD_BLOCK);
+            client_tell_block(op, member, vectors, sender, receiver);
     }
 }
 

@@ -8,6 +8,8 @@
 
 /* The daemon reports a death within 10 ms; on a loaded machine it takes longer. */
 #define EVENT_WAIT_NS 100000000ull
+/* Until a peer has written a few words: it may have lost its core in between, or died. */
+#define LATE_ROUNDS_MAX 100
 
 static const char *kind_name(uint32_t kind) {
     const struct occl_kind_traits *traits = occl_kind_traits(kind);
@@ -158,24 +160,78 @@ static int explain_mismatch(struct client_op *op, const char *name) {
                        groups);
 }
 
+/* One of whose fields has this value. */
+static struct occl_signature signature_with(uint64_t value) {
+    return (struct occl_signature){.kind = (uint8_t)value,
+                                   .dtype = (uint8_t)value,
+                                   .redop = (uint8_t)value,
+                                   .root = (uint32_t)value,
+                                   .program_id = (uint32_t)value,
+                                   .count = value};
+}
+
 static int explain_ring_mismatch(struct client_op *op, const char *name) {
     char mine[48], other[48];
     if (op->about_field == OCCL_FIELD_BLOCK)
         return client_fail(op->status,
                            "%s: the ranks disagree on the size of a block that rank %u sends", name,
                            op->about_rank);
-    uint64_t value = op->ring_detail;
-    struct occl_signature theirs = {.kind = (uint8_t)value,
-                                    .dtype = (uint8_t)value,
-                                    .redop = (uint8_t)value,
-                                    .root = (uint32_t)value,
-                                    .program_id = (uint32_t)value,
-                                    .count = value};
+    struct occl_signature theirs = signature_with(op->ring_detail);
     field_value(&op->sig, op->about_field, mine, sizeof mine);
     field_value(&theirs, op->about_field, other, sizeof other);
     return client_fail(op->status,
                        "%s: the ranks disagree on the %s: %s on ranks %u; %s on ranks %u", name,
                        field_name(op->about_field), mine, op->comm->rank, other, op->about_rank);
+}
+
+/* The peer that tells of the difference writes the rest right behind the error. */
+static bool late_is_told(const struct occl_rank_note *note) {
+    for (uint32_t round = 0; !occl_observe32(&note->async_told); round++) {
+        if (round == LATE_ROUNDS_MAX)
+            return false;
+        client_nap(round);
+    }
+    return true;
+}
+
+static int put_late_name(const struct occl_rank_note *note, char *out, size_t bytes) {
+    uint32_t tag = occl_peek32(&note->async_key.tag), peers = occl_peek32(&note->async_key.peers);
+    char tagged[32] = "untagged", pair[48] = "";
+    if (tag)
+        (void)snprintf(tagged, sizeof tagged, "tag %u", tag);
+    if (peers != OCCL_PEERS_ALL)
+        (void)snprintf(pair, sizeof pair, ", rank %u to rank %u", peers >> 16, peers & 0xffff);
+    return snprintf(out, bytes, "%s #%u (%s%s)", kind_name(occl_peek32(&note->async_kind)),
+                    occl_peek32(&note->async_key.instance), tagged, pair);
+}
+
+int client_explain_late(struct client_comm *comm, uint32_t late) {
+    const struct occl_rank_note *note = occl_note_at(&comm->m, comm->rank);
+    uint32_t field = occl_rec_kind(late), other = occl_rec_rank(late);
+    char name[120], mine[48], theirs[48];
+    if (!late_is_told(note))
+        return client_fail(occl_rec_status(late),
+                           "communicator %s: an op had completed here before rank %u came: the "
+                           "ranks disagree on the %s",
+                           comm->name, other, field_name(field));
+    (void)put_late_name(note, name, sizeof name);
+    if (field == OCCL_FIELD_BLOCK) {
+        (void)snprintf(mine, sizeof mine, "%llu elements",
+                       (unsigned long long)occl_peek64(&note->async_mine));
+        (void)snprintf(theirs, sizeof theirs, "%llu",
+                       (unsigned long long)occl_peek64(&note->async_theirs));
+    } else {
+        struct occl_signature sig = signature_with(occl_peek64(&note->async_mine));
+        field_value(&sig, field, mine, sizeof mine);
+        sig = signature_with(occl_peek64(&note->async_theirs));
+        field_value(&sig, field, theirs, sizeof theirs);
+    }
+    return client_fail(occl_rec_status(late),
+                       "%s on communicator %s had completed here before rank %u came: the ranks "
+                       "disagree on the %s: %s on ranks %u; %s on ranks %u",
+                       name, comm->name, other,
+                       field == OCCL_FIELD_BLOCK ? "size of a block" : field_name(field), mine,
+                       comm->rank, theirs, other);
 }
 
 /* The daemon's own words come a moment after the page tells that the communicator ended. */
