@@ -226,11 +226,11 @@ static int one_field(struct world_rank *me, const struct buffers *b, size_t coun
 static int late_texts(struct world_rank *me) {
     static const char *const told[] = {
         "send #0 (tag 1, rank 0 to rank 1) on communicator ",
-        " had completed here before rank 1 came: the ranks disagree on the count: 2 on ranks 0; 3 on "
-        "ranks 1",
+        " had completed here before rank 1 came: the ranks disagree on the count: 2 on ranks 0; 3 "
+        "on ranks 1",
         "send #0 (tag 2, rank 0 to rank 1) on communicator ",
-        " had completed here before rank 1 came: the ranks disagree on the type: uint32 on ranks 0; "
-        "int32 on ranks 1"};
+        " had completed here before rank 1 came: the ranks disagree on the type: uint32 on ranks "
+        "0; int32 on ranks 1"};
     int32_t values[4] = {0};
     for (uint32_t round = 0; round < 2; round++) {
         struct occl_comm comm;
