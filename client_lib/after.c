@@ -25,9 +25,13 @@ static void unlink_node(struct client_after *node) {
     node->of = NULL;
 }
 
-static void note_status(struct client_op *op, int32_t status) {
-    if (status < 0 && op->after_status == OCCL_OK)
-        op->after_status = status;
+/* after_lock is held. `of` is complete. */
+static void note_status(struct client_op *op, const struct client_op *of) {
+    if (of->status >= 0 || op->after_status != OCCL_OK)
+        return;
+    op->after_status = op->failed_status = of->status;
+    op->failed_kind = of->sig.kind;
+    op->failed_tag = of->tag;
 }
 
 /* after_lock is held. The node is in the list before the phase is looked at: whoever completes the
@@ -47,7 +51,7 @@ static int add(struct client_op *op, struct client_after *node, struct occl_requ
         return OCCL_OK;
     }
     if (phase == CLIENT_OP_COMPLETE)
-        note_status(op, of->status);
+        note_status(op, of);
     unlink_node(node);
     return OCCL_OK;
 }
@@ -102,7 +106,7 @@ void client_after_done(struct client_op *op) {
     while (op->dependents) {
         struct client_after *node = op->dependents;
         unlink_node(node);
-        note_status(node->op, op->status);
+        note_status(node->op, op);
         /* Its owner may go on at once, but not end it: client_after_end takes the lock. */
         uint32_t left = node->op->after_pending - 1;
         occl_publish32(&node->op->after_pending, left);

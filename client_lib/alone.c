@@ -21,8 +21,10 @@ static uint64_t owed_of(struct occl_place place) {
 /* Both have ended with success, for different ops: both are told. */
 static void tell_both(struct client_comm *comm, struct occl_record *rec, uint32_t other,
                       enum occl_signature_field field) {
-    client_tell_mismatch(comm, comm->rank, other, occl_line_at(rec, comm->rank)->kind, field);
-    client_tell_mismatch(comm, other, comm->rank, occl_line_at(rec, other)->kind, field);
+    const struct occl_line *mine = occl_line_at(rec, comm->rank),
+                           *theirs = occl_line_at(rec, other);
+    client_tell_field(comm, comm->rank, mine, other, theirs, field);
+    client_tell_field(comm, other, theirs, comm->rank, mine, field);
 }
 
 static void look_back(struct client_comm *comm, uint64_t owed) {

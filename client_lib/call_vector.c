@@ -84,7 +84,10 @@ int client_call_vector(const struct client_call *call, const struct client_op *o
     int status = OCCL_OK;
     memset(out_vector, 0, occl_vector_bytes(n));
     if (call->count >= limit)
-        return client_fail(OCCL_E_INVALID, "%s: count %zu overflows", call->name, call->count);
+        return client_fail(
+            OCCL_E_INVALID, "%s: count %zu of %llu-byte elements overflows, expected below %llu",
+            call->name, call->count, (unsigned long long)occl_dtype_bytes(op->sig.dtype),
+            (unsigned long long)limit);
     switch (op->sig.kind) {
     case OCCL_OP_ALL_GATHER_V:
         fill_block(gives, n, call->count, everybody);

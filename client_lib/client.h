@@ -137,8 +137,10 @@ struct client_op {
     bool held_noted;            /* a line or the session page tells of it (held.c); after_lock */
     uint64_t held_ticks;        /* since when, where the session page tells */
     uint32_t after_pending;     /* of them, not complete; after_lock, read without */
-    int32_t after_status;       /* the first error of one */
-    uint32_t why_not;           /* OCCL_SQE_*: what the daemon is told instead of the op */
+    int32_t after_status;       /* the first error of one, or why it has ended before its turn */
+    int32_t failed_status;      /* the first error of one, for its text; after_lock */
+    uint32_t failed_kind, failed_tag; /* whose error that is */
+    uint32_t why_not;                 /* OCCL_SQE_*: what the daemon is told instead of the op */
     uint32_t withdrawn; /* OCCL_SQE_*: stands for an op that ended before the daemon had room */
     uint64_t aborted_since_ns; /* 0, or when this rank saw the abort while others still executed */
     uint64_t deadline_ns;      /* 0: none */
@@ -597,10 +599,25 @@ void client_alone_owe(struct client_op *op);
 /* The look that is owed, if any. The caller holds a reference on the communicator. */
 void client_alone_settle(struct client_comm *comm);
 
+/* How the descriptions of one op by two ranks differ. */
+struct client_difference {
+    enum occl_signature_field field;
+    const struct occl_line *line; /* of the rank that is told */
+    uint64_t mine, theirs;        /* the field's values, as that rank and as the other one has it */
+};
 /* direct.c: sets the asynchronous error of rank `to`, unless it has one: what `about` submitted
  * does not agree with an op that had completed there. */
-void client_tell_mismatch(struct client_comm *comm, uint32_t to, uint32_t about, uint32_t kind,
-                          enum occl_signature_field field);
+void client_tell_mismatch(struct client_comm *comm, uint32_t to, uint32_t about,
+                          const struct client_difference *difference);
+/* The same for a field of the signature; line, about_line: theirs. */
+void client_tell_field(struct client_comm *comm, uint32_t to, const struct occl_line *line,
+                       uint32_t about, const struct occl_line *about_line,
+                       enum occl_signature_field field);
+/* And for the block that sender has for receiver; one of them is `to`, the other is named. */
+void client_tell_block(struct client_op *op, uint32_t to, const struct occl_local_vectors *vectors,
+                       uint32_t sender, uint32_t receiver);
+/* text.c: the text of that error, which `late` tells the short form of; returns its status. */
+int client_explain_late(struct client_comm *comm, uint32_t late);
 /* This rank's op fails by mismatch: members that have ended already, with another description than
  * this rank's, are told. */
 void client_tell_alone(struct client_op *op);

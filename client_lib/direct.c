@@ -51,12 +51,60 @@ static int collect(struct client_op *op, uint32_t at) {
     return OCCL_OK;
 }
 
-void client_tell_mismatch(struct client_comm *comm, uint32_t to, uint32_t about, uint32_t kind,
-                          enum occl_signature_field field) {
+void client_tell_mismatch(struct client_comm *comm, uint32_t to, uint32_t about,
+                          const struct client_difference *difference) {
     struct occl_rank_note *note = occl_note_at(&comm->m, to);
     uint32_t none = 0;
-    occl_note32(&note->async_kind, kind);
-    (void)occl_claim32(&note->async_error, &none, OCCL_REC_WORD(field, OCCL_E_MISMATCH, about));
+    if (!occl_claim32(&note->async_error, &none,
+                      OCCL_REC_WORD(difference->field, OCCL_E_MISMATCH, about)))
+        return;
+    struct occl_op_key key = occl_line_key(difference->line);
+    occl_note32(&note->async_kind, difference->line->kind);
+    occl_note32(&note->async_key.peers, key.peers);
+    occl_note32(&note->async_key.tag, key.tag);
+    occl_note32(&note->async_key.instance, key.instance);
+    occl_note64(&note->async_mine, difference->mine);
+    occl_note64(&note->async_theirs, difference->theirs);
+    occl_publish32(&note->async_told, 1);
+}
+
+static uint64_t value_of(const struct occl_line *line, enum occl_signature_field field) {
+    struct occl_signature sig = occl_line_signature(line);
+    switch (field) {
+    case OCCL_FIELD_KIND:
+        return sig.kind;
+    case OCCL_FIELD_DTYPE:
+        return sig.dtype;
+    case OCCL_FIELD_REDOP:
+        return sig.redop;
+    case OCCL_FIELD_ROOT:
+        return sig.root;
+    case OCCL_FIELD_COUNT:
+        return sig.count;
+    default:
+        return sig.program_id;
+    }
+}
+
+void client_tell_field(struct client_comm *comm, uint32_t to, const struct occl_line *line,
+                       uint32_t about, const struct occl_line *about_line,
+                       enum occl_signature_field field) {
+    client_tell_mismatch(comm, to, about,
+                         &(struct client_difference){field, line, value_of(line, field),
+                                                     value_of(about_line, field)});
+}
+
+void client_tell_block(struct client_op *op, uint32_t to, const struct occl_local_vectors *vectors,
+                       uint32_t sender, uint32_t receiver) {
+    uint64_t sent =
+        occl_vector_at(vectors->of[sender], op->members, OCCL_VECTOR_SEND_COUNT, receiver);
+    uint64_t expected =
+        occl_vector_at(vectors->of[receiver], op->members, OCCL_VECTOR_RECV_COUNT, sender);
+    bool sends = sender == to;
+    client_tell_mismatch(op->comm, to, sends ? receiver : sender,
+                         &(struct client_difference){OCCL_FIELD_BLOCK, occl_line_at(op->rec, to),
+                                                     sends ? sent : expected,
+                                                     sends ? expected : sent});
 }
 
 void client_tell_alone(struct client_op *op) {
@@ -68,8 +116,8 @@ void client_tell_alone(struct client_op *op) {
         enum occl_signature_field field = occl_line_differ(mine, line);
         uint32_t bits = occl_flag_bits_of(occl_look64(&line->flag), op->place.print);
         if (field != OCCL_FIELD_NONE && (bits & OCCL_FLAG_IN_PAGE))
-            client_tell_mismatch(op->comm, client_member_rank(op, member) % op->comm->ranks,
-                                 op->comm->rank, line->kind, field);
+            client_tell_field(op->comm, client_member_rank(op, member) % op->comm->ranks, line,
+                              op->comm->rank, mine, field);
     }
 }
 
@@ -145,7 +193,7 @@ static int result_of_vectors(struct client_op *op, uint64_t mask) {
         op->about_rank = other;
         op->about_field = OCCL_FIELD_BLOCK;
         if (op->look.alone_mask >> other & 1)
-            client_tell_mismatch(op->comm, other, op->comm->rank, op->sig.kind, OCCL_FIELD_BLOCK);
+            client_tell_block(op, other, vectors, sender, receiver);
         return OCCL_E_MISMATCH;
     }
     return op->recv && op->recv_bytes ? take_vectors(op, vectors, mask) : OCCL_OK;

@@ -145,13 +145,8 @@ OCCL_PUBLIC enum occl_result occl_comm_get_async_error(struct occl_comm handle,
     else if (error)
         (void)client_fail(error, "communicator %s: %s (rank %u)", comm->name,
                           occl_status_text(error), rank);
-    if (!error && late) {
-        error = occl_rec_status(late);
-        (void)client_fail(error,
-                          "communicator %s: an op that had completed here did not agree with what "
-                          "rank %u submitted (field %u)",
-                          comm->name, occl_rec_rank(late), occl_rec_kind(late));
-    }
+    if (!error && late)
+        error = client_explain_late(comm, late);
     *out_error = (enum occl_result)error;
     client_comm_answered(comm);
     return OCCL_SUCCESS;

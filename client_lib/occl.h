@@ -124,7 +124,8 @@ enum occl_type {
  * rounding. A result beyond the largest value is an infinity; float8e4m3 has none, there it is a
  * NaN. A NaN result has one bit pattern. minimum and maximum are those of IEEE 754-2019: a NaN of
  * any rank gives NaN, and -0 is less than +0. minloc, maxloc: the pair with the smallest (largest)
- * value; among equal values the lowest index. A NaN value wins over numbers.
+ * value in that same order, so -0 is less than +0 whatever the indices; among equal values the one
+ * with the lowest index (signed). A NaN value wins over numbers; among NaNs the index decides.
  *
  * sum, prod, max, min, avg, premulsum: all types but pairs. band ... lxor: integers; land, lor and
  * lxor give 0 or 1. minloc, maxloc: pairs. Everything else is INVALID_ARGUMENT. */

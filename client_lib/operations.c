@@ -54,8 +54,10 @@ static int check_numbers(const struct client_call *call, struct client_op *op) {
         return refuse_operator(call);
     uint64_t count = op->traits->flags & OCCL_KIND_VECTOR ? 0 : call->count;
     if (!occl_kind_block_bytes(op->traits, count, element, &op->block_bytes))
-        return client_fail(OCCL_E_INVALID, "%s: count %zu of %llu-byte elements overflows",
-                           call->name, call->count, (unsigned long long)element);
+        return client_fail(OCCL_E_INVALID,
+                           "%s: count %zu of %llu-byte elements overflows, expected below %llu",
+                           call->name, call->count, (unsigned long long)element,
+                           (unsigned long long)occl_kind_count_limit(op->traits, element));
     return OCCL_OK;
 }
 

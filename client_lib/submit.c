@@ -226,8 +226,7 @@ static void tell_givers(struct client_op *op, const struct occl_local_vectors *v
     for (uint64_t mask = op->look.alone_mask; mask; mask &= mask - 1) {
         uint32_t member = (uint32_t)__builtin_ctzll(mask);
         if (client_vectors_differ(op, vectors, op->look.ready_mask, member, &sender, &receiver))
-            client_tell_mismatch(op->comm, member, sender == member ? receiver : sender,
-                                 op->sig.kind, OCCL_FIELD_BLOCK);
+            client_tell_block(op, member, vectors, sender, receiver);
     }
 }
 
@@ -429,7 +428,7 @@ static void start_run(struct client_op *op) {
     op->counted = op->cancel_sent = op->held_noted = false;
     op->nodes = NULL;
     op->after_pending = op->why_not = op->withdrawn = 0;
-    op->after_status = OCCL_OK;
+    op->after_status = op->failed_status = OCCL_OK;
     op->aborted_since_ns = op->seen_ticks = op->again_ns = 0;
     op->deadline_ns = deadline_of(op);
     op->path = CLIENT_PATH_NONE;

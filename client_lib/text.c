@@ -8,6 +8,8 @@
 
 /* The daemon reports a death within 10 ms; on a loaded machine it takes longer. */
 #define EVENT_WAIT_NS 100000000ull
+/* Until a peer has written a few words: it may have lost its core in between, or died. */
+#define LATE_ROUNDS_MAX 100
 
 static const char *kind_name(uint32_t kind) {
     const struct occl_kind_traits *traits = occl_kind_traits(kind);
@@ -158,24 +160,78 @@ static int explain_mismatch(struct client_op *op, const char *name) {
                        groups);
 }
 
+/* One of whose fields has this value. */
+static struct occl_signature signature_with(uint64_t value) {
+    return (struct occl_signature){.kind = (uint8_t)value,
+                                   .dtype = (uint8_t)value,
+                                   .redop = (uint8_t)value,
+                                   .root = (uint32_t)value,
+                                   .program_id = (uint32_t)value,
+                                   .count = value};
+}
+
 static int explain_ring_mismatch(struct client_op *op, const char *name) {
     char mine[48], other[48];
     if (op->about_field == OCCL_FIELD_BLOCK)
         return client_fail(op->status,
                            "%s: the ranks disagree on the size of a block that rank %u sends", name,
                            op->about_rank);
-    uint64_t value = op->ring_detail;
-    struct occl_signature theirs = {.kind = (uint8_t)value,
-                                    .dtype = (uint8_t)value,
-                                    .redop = (uint8_t)value,
-                                    .root = (uint32_t)value,
-                                    .program_id = (uint32_t)value,
-                                    .count = value};
+    struct occl_signature theirs = signature_with(op->ring_detail);
     field_value(&op->sig, op->about_field, mine, sizeof mine);
     field_value(&theirs, op->about_field, other, sizeof other);
     return client_fail(op->status,
                        "%s: the ranks disagree on the %s: %s on ranks %u; %s on ranks %u", name,
                        field_name(op->about_field), mine, op->comm->rank, other, op->about_rank);
+}
+
+/* The peer that tells of the difference writes the rest right behind the error. */
+static bool late_is_told(const struct occl_rank_note *note) {
+    for (uint32_t round = 0; !occl_observe32(&note->async_told); round++) {
+        if (round == LATE_ROUNDS_MAX)
+            return false;
+        client_nap(round);
+    }
+    return true;
+}
+
+static int put_late_name(const struct occl_rank_note *note, char *out, size_t bytes) {
+    uint32_t tag = occl_peek32(&note->async_key.tag), peers = occl_peek32(&note->async_key.peers);
+    char tagged[32] = "untagged", pair[48] = "";
+    if (tag)
+        (void)snprintf(tagged, sizeof tagged, "tag %u", tag);
+    if (peers != OCCL_PEERS_ALL)
+        (void)snprintf(pair, sizeof pair, ", rank %u to rank %u", peers >> 16, peers & 0xffff);
+    return snprintf(out, bytes, "%s #%u (%s%s)", kind_name(occl_peek32(&note->async_kind)),
+                    occl_peek32(&note->async_key.instance), tagged, pair);
+}
+
+int client_explain_late(struct client_comm *comm, uint32_t late) {
+    const struct occl_rank_note *note = occl_note_at(&comm->m, comm->rank);
+    uint32_t field = occl_rec_kind(late), other = occl_rec_rank(late);
+    char name[120], mine[48], theirs[48];
+    if (!late_is_told(note))
+        return client_fail(occl_rec_status(late),
+                           "communicator %s: an op had completed here before rank %u came: the "
+                           "ranks disagree on the %s",
+                           comm->name, other, field_name(field));
+    (void)put_late_name(note, name, sizeof name);
+    if (field == OCCL_FIELD_BLOCK) {
+        (void)snprintf(mine, sizeof mine, "%llu elements",
+                       (unsigned long long)occl_peek64(&note->async_mine));
+        (void)snprintf(theirs, sizeof theirs, "%llu",
+                       (unsigned long long)occl_peek64(&note->async_theirs));
+    } else {
+        struct occl_signature sig = signature_with(occl_peek64(&note->async_mine));
+        field_value(&sig, field, mine, sizeof mine);
+        sig = signature_with(occl_peek64(&note->async_theirs));
+        field_value(&sig, field, theirs, sizeof theirs);
+    }
+    return client_fail(occl_rec_status(late),
+                       "%s on communicator %s had completed here before rank %u came: the ranks "
+                       "disagree on the %s: %s on ranks %u; %s on ranks %u",
+                       name, comm->name, other,
+                       field == OCCL_FIELD_BLOCK ? "size of a block" : field_name(field), mine,
+                       comm->rank, theirs, other);
 }
 
 /* The daemon's own words come a moment after the page tells that the communicator ended. */
@@ -197,17 +253,6 @@ static const char *without_communicator(const struct client_comm *comm) {
     return strncmp(text, prefix, (size_t)length) == 0 ? text + length : text;
 }
 
-/* The rank that the status is about ended the op before its turn there came. (A member that aborts
- * the communicator has arrived in its ops: then the daemon's words are on their way.) */
-static bool ended_before_its_turn(const struct client_op *op) {
-    for (uint32_t i = 0; op->path == CLIENT_PATH_RECORD && i < op->members; i++)
-        if (client_member_rank(op, i) == op->about_rank) {
-            uint64_t flag = occl_look64(&occl_line_at(op->rec, i)->flag);
-            return !(occl_flag_bits_of(flag, op->place.print) & OCCL_FLAG_READY);
-        }
-    return true;
-}
-
 static int explain_peer(struct client_op *op, const char *name) {
     struct client_comm *comm = op->comm;
     const struct occl_member *who =
@@ -221,12 +266,6 @@ static int explain_peer(struct client_op *op, const char *name) {
     if (left && op->status == OCCL_E_PEER_FAILED && occl_rec_kind(state) == OCCL_COMM_LIVE)
         return client_fail(op->status, "%s: rank %u (host %s, pid %u) destroyed its communicator",
                            name, op->about_rank, who->host, who->pid);
-    if (who && op->status == OCCL_E_ABORTED && occl_rec_kind(state) == OCCL_COMM_LIVE &&
-        ended_before_its_turn(op))
-        return client_fail(op->status,
-                           "%s: rank %u (host %s, pid %u) gave it up: an operation that it comes "
-                           "after there has failed",
-                           name, op->about_rank, who->host, who->pid);
     if (event_text(comm))
         return client_fail(op->status, "%s: %s", name, without_communicator(comm));
     if (!who)
@@ -235,49 +274,79 @@ static int explain_peer(struct client_op *op, const char *name) {
                        op->about_rank, who->host, who->pid);
 }
 
+static bool lives(const struct client_comm *comm) {
+    return occl_rec_kind(occl_observe32(&occl_records_header(&comm->m)->comm_state)) ==
+           OCCL_COMM_LIVE;
+}
+
+/* What it came after has failed: that one's own text tells the rest. */
+static int explain_after(struct client_op *op, const char *name) {
+    char tag[32] = "untagged";
+    if (op->failed_tag)
+        (void)snprintf(tag, sizeof tag, "tag %u", op->failed_tag);
+    return client_fail(op->status, "%s: it comes after %s (%s) of this rank, which failed: %s",
+                       name, kind_name(op->failed_kind), tag, occl_status_text(op->status));
+}
+
+/* The communicator lives: that rank alone has given the op up, since what it comes after there has
+ * failed. The daemon has no words for it. */
+static int explain_given_up(struct client_op *op, const char *name) {
+    const struct occl_member *who = &op->comm->members[op->about_rank];
+    return client_fail(op->status,
+                       "%s: rank %u (host %s, pid %u) gave it up: what it comes after there failed",
+                       name, op->about_rank, who->host, who->pid);
+}
+
+/* The rank that the status is about ended the op before its turn there came. (A member that aborts
+ * the communicator has arrived in its ops: then the daemon's words are on their way.) */
+static bool ended_before_its_turn(const struct client_op *op) {
+    for (uint32_t i = 0; op->path == CLIENT_PATH_RECORD && i < op->members; i++)
+        if (client_member_rank(op, i) == op->about_rank) {
+            uint64_t flag = occl_look64(&occl_line_at(op->rec, i)->flag);
+            return !(occl_flag_bits_of(flag, op->place.print) & OCCL_FLAG_READY);
+        }
+    return true;
+}
+
+static bool is_given_up(const struct client_op *op) {
+    return op->status == OCCL_E_ABORTED && op->about_rank < op->comm->ranks && lives(op->comm) &&
+           ended_before_its_turn(op);
+}
+
 static int explain_fault(struct client_op *op, const char *name) {
     return client_fail(op->status, "%s: a buffer of rank %u is not mapped or not accessible", name,
                        op->about_rank);
 }
 
-/* Nothing is left to wait for, and the status is that of what this op comes after. */
-static bool failed_before(const struct client_op *op) {
-    return op->after_status < 0 && op->status == op->after_status &&
-           occl_observe32(&op->after_pending) == 0;
+static int explain_status(struct client_op *op, const char *name) {
+    int status = op->status;
+    switch (status) {
+    case OCCL_E_TIMEOUT:
+        return explain_timeout(op, name);
+    case OCCL_E_MISMATCH:
+        return op->path == CLIENT_PATH_RECORD ? explain_mismatch(op, name)
+                                              : explain_ring_mismatch(op, name);
+    case OCCL_E_PEER_FAILED:
+    case OCCL_E_REVOKED:
+    case OCCL_E_ABORTED:
+        return is_given_up(op) ? explain_given_up(op, name) : explain_peer(op, name);
+    case OCCL_E_FAULT:
+        return explain_fault(op, name);
+    case OCCL_E_DAEMON_LOST:
+        return client_fail(status, "%s: the daemon (pid %u) ended", name,
+                           occl_lib.welcome.daemon_pid);
+    default:
+        return client_fail(status, "%s: %s", name, occl_status_text(status));
+    }
 }
 
 int client_explain(struct client_op *op) {
     char name[200];
     (void)op_name(op, name, sizeof name);
-    int status = op->status;
-    switch (failed_before(op) ? OCCL_OK : status) {
-    case OCCL_OK:
-        status = client_fail(status, "%s: an operation that it comes after has failed: %s", name,
-                             occl_status_text(status));
-        break;
-    case OCCL_E_TIMEOUT:
-        status = explain_timeout(op, name);
-        break;
-    case OCCL_E_MISMATCH:
-        status = op->path == CLIENT_PATH_RECORD ? explain_mismatch(op, name)
-                                                : explain_ring_mismatch(op, name);
-        break;
-    case OCCL_E_PEER_FAILED:
-    case OCCL_E_REVOKED:
-    case OCCL_E_ABORTED:
-        status = explain_peer(op, name);
-        break;
-    case OCCL_E_FAULT:
-        status = explain_fault(op, name);
-        break;
-    case OCCL_E_DAEMON_LOST:
-        status =
-            client_fail(status, "%s: the daemon (pid %u) ended", name, occl_lib.welcome.daemon_pid);
-        break;
-    default:
-        status = client_fail(status, "%s: %s", name, occl_status_text(status));
-        break;
-    }
+    bool after = op->failed_status < 0 && op->failed_status == op->status &&
+                 occl_observe32(&op->after_pending) == 0 && op->status != OCCL_E_DAEMON_LOST &&
+                 lives(op->comm);
+    int status = after ? explain_after(op, name) : explain_status(op, name);
     if (op->may_write_rank != OCCL_RANK_NONE) {
         char text[OCCL_DETAIL_BYTES];
         (void)snprintf(text, sizeof text, "%s", occl_last_error());

@@ -166,17 +166,22 @@ static inline bool occl_kind_measure(const struct occl_kind_traits *traits, uint
 
 /* Counts below this pass whatever the kind and the type: an element has at most 16 bytes. */
 #define OCCL_KIND_COUNT_PLAIN (1ull << 46)
-/* Bytes of a block of `count` elements. False: too many for any memory, so that no sum or product
- * with numbers of members overflows below. element_bytes: 0 where there is no type. */
+/* Counts of a kind without a vector are below this: no memory holds as much, and no sum or product
+ * with numbers of members overflows below. element_bytes: at least 1. */
+static inline uint64_t occl_kind_count_limit(const struct occl_kind_traits *traits,
+                                             uint64_t element_bytes) {
+    bool all = traits->send_root == OCCL_EXTENT_ALL || traits->send_other == OCCL_EXTENT_ALL ||
+               traits->recv_root == OCCL_EXTENT_ALL || traits->recv_other == OCCL_EXTENT_ALL;
+    return (all ? 1ull << 50 : 1ull << 62) / element_bytes;
+}
+/* Bytes of a block of `count` elements. False: too many. element_bytes: 0 where there is no type.
+ */
 static inline bool occl_kind_block_bytes(const struct occl_kind_traits *traits, uint64_t count,
                                          uint64_t element_bytes, uint64_t *out_bytes) {
     *out_bytes = count * element_bytes;
     if (__builtin_expect(count < OCCL_KIND_COUNT_PLAIN, 1))
         return true;
-    bool all = traits->send_root == OCCL_EXTENT_ALL || traits->send_other == OCCL_EXTENT_ALL ||
-               traits->recv_root == OCCL_EXTENT_ALL || traits->recv_other == OCCL_EXTENT_ALL;
-    uint64_t limit = all ? 1ull << 50 : 1ull << 62;
-    return !element_bytes || count < limit / element_bytes;
+    return !element_bytes || count < occl_kind_count_limit(traits, element_bytes);
 }
 
 #endif

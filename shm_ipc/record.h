@@ -239,9 +239,13 @@ struct occl_rank_note {
     /* Core on which the rank last arrived at an op: a waiter on the same core gives it up, one on
      * another core does not gain by that. A hint. */
     uint32_t cpu;
-    uint32_t reserved0;
+    uint32_t async_told;    /* 1: what follows of the error is there, published after async_error */
     uint64_t probe_address; /* the rank's address of its own probe word, for cross-memory attach */
-    uint64_t reserved[5];
+    /* The field's value as this rank and as the peer described the op; of a block, its elements as
+     * one sends and the other expects it. */
+    uint64_t async_mine, async_theirs;
+    struct occl_op_key async_key;
+    uint32_t reserved[3];
 };
 OCCL_ABI_SIZE(occl_rank_note, 128);
 

@@ -187,18 +187,40 @@ static int failures(struct world_rank *me) {
         attr = after(&late, 1);
         WORLD_OK(occl_all_reduce(&v, &later, 1, OCCL_INT32, OCCL_SUM, me->comm, &attr, &dependent));
         WORLD_CHECK(occl_wait(dependent) == OCCL_ERROR_TIMEOUT);
-        WORLD_CHECK(strstr(occl_last_error(), "operation that it comes after has failed"));
+        WORLD_CHECK(strstr(occl_last_error(), "it comes after recv (tag 5) of this rank"));
         WORLD_CHECK(occl_wait(late) == OCCL_ERROR_TIMEOUT);
         WORLD_CHECK(strstr(occl_last_error(), "missing ranks: 1"));
     } else {
         WORLD_CHECK(occl_all_reduce(&v, &later, 1, OCCL_INT32, OCCL_SUM, me->comm, NULL, NULL) ==
                     OCCL_ERROR_ABORTED);
-        WORLD_CHECK(strstr(occl_last_error(), "rank 0") && strstr(occl_last_error(), "gave it up"));
+        WORLD_CHECK(strstr(occl_last_error(), "rank 0 (host ") &&
+                    strstr(occl_last_error(), "gave it up: what it comes after there failed"));
         if (send_late(me, 5))
             return 1;
     }
     WORLD_CHECK(later == -1);
     WORLD_OK(occl_barrier(me->comm, NULL, NULL)); /* the communicator goes on */
+    return 0;
+}
+
+/* What is said of an op is not what its dependency failed with: its ranks agree, and live. */
+static int dependency_mismatches(struct world_rank *me) {
+    int32_t v[4] = {0}, sum[4], later = -1;
+    struct occl_request first, dependent;
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    attr.tag = 7;
+    WORLD_OK(
+        occl_all_reduce(v, sum, me->rank ? 3 : 2, OCCL_INT32, OCCL_SUM, me->comm, &attr, &first));
+    attr = after(&first, 1);
+    WORLD_OK(occl_all_reduce(v, &later, 1, OCCL_INT32, OCCL_SUM, me->comm, &attr, &dependent));
+    enum occl_result result = occl_wait(dependent);
+    WORLD_CHECK(result == OCCL_ERROR_MISMATCH || result == OCCL_ERROR_ABORTED);
+    WORLD_CHECK(strstr(occl_last_error(), result == OCCL_ERROR_MISMATCH
+                                              ? "it comes after all_reduce (tag 7) of this rank"
+                                              : "gave it up"));
+    WORLD_CHECK(occl_wait(first) == OCCL_ERROR_MISMATCH);
+    WORLD_CHECK(strstr(occl_last_error(), "disagree on the count"));
+    WORLD_CHECK(later == -1);
     return 0;
 }
 
@@ -315,6 +337,7 @@ static void run_two(world_main fn) {
     }
 TWO(nobody_waits)
 TWO(failures)
+TWO(dependency_mismatches)
 TWO(source_has_come)
 TWO(deadline)
 TWO(destroyed)
@@ -341,6 +364,7 @@ int main(void) {
         BOTH(nobody_waits),
         cmocka_unit_test(test_several), /* out of order */
         BOTH(failures),
+        BOTH(dependency_mismatches),
         BOTH(source_has_come),
         BOTH(deadline),
         BOTH(destroyed),

@@ -36,6 +36,12 @@ static int teardown(void **state) {
 struct buffers {
     int32_t *send, *recv;
 };
+/* The asynchronous error tells as much as a result would; word: the field. */
+static bool late_is_whole(const char *word) {
+    const char *text = occl_last_error(), *first = strstr(text, " on ranks ");
+    return strstr(text, "had completed here before rank ") && strstr(text, word) && first &&
+           strstr(first + 1, " on ranks ");
+}
 static struct buffers buffers_get(void) {
     size_t bytes = (size_t)RANKS_MAX * (LARGE + 8) * 4;
     return (struct buffers){world_alloc(bytes), world_alloc(bytes)};
@@ -119,6 +125,8 @@ static int pair_of_kinds(struct world_rank *me, const struct buffers *b, const s
     WORLD_OK(occl_comm_get_async_error(comm, &late));
     if (late != OCCL_SUCCESS && late != OCCL_ERROR_MISMATCH)
         return fail_case(me, "asynchronous error", &c, theirs, result, late);
+    if (late != OCCL_SUCCESS && !late_is_whole("kind: "))
+        return fail_case(me, "its text", &c, theirs, result, late);
     int heard = result == OCCL_ERROR_MISMATCH || late == OCCL_ERROR_MISMATCH, all = 0;
     WORLD_OK(occl_all_reduce(&heard, &all, 1, OCCL_INT32, OCCL_SUM, me->comm, NULL, NULL));
     /* Somebody always hears; with two ranks both do, since each is what differs from the other. */
@@ -197,6 +205,8 @@ static int one_field(struct world_rank *me, const struct buffers *b, size_t coun
     WORLD_OK(occl_barrier(me->comm, NULL, NULL));
     WORLD_OK(occl_comm_get_async_error(comm, &late));
     bool heard = result == OCCL_ERROR_MISMATCH || late == OCCL_ERROR_MISMATCH;
+    if (late != OCCL_SUCCESS && !late_is_whole(word))
+        return fail_case(me, "its text", &c, word, result, late);
     /* Rank 1 differs from all. Of the others only those who meet it in the op have to hear. */
     if (odd && !heard)
         return fail_case(me, word, &c, "itself", result, late);
@@ -210,6 +220,41 @@ static int one_field(struct world_rank *me, const struct buffers *b, size_t coun
     WORLD_OK(occl_barrier(comm, NULL, NULL));
     WORLD_OK(occl_comm_destroy(comm));
     return 0;
+}
+
+/* What a sender hears that needed nobody: the op, the field, both values, both ranks. */
+static int late_texts(struct world_rank *me) {
+    static const char *const told[] = {
+        "send #0 (tag 1, rank 0 to rank 1) on communicator ",
+        " had completed here before rank 1 came: the ranks disagree on the count: 2 on ranks 0; 3 "
+        "on ranks 1",
+        "send #0 (tag 2, rank 0 to rank 1) on communicator ",
+        " had completed here before rank 1 came: the ranks disagree on the type: uint32 on ranks "
+        "0; int32 on ranks 1"};
+    int32_t values[4] = {0};
+    for (uint32_t round = 0; round < 2; round++) {
+        struct occl_comm comm;
+        struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+        enum occl_result late;
+        attr.tag = round + 1;
+        WORLD_OK(occl_comm_split(me->comm, 0, me->rank, NULL, &comm));
+        if (me->rank == 0)
+            WORLD_OK(occl_send(values, 2, round ? OCCL_UINT32 : OCCL_INT32, 1, comm, &attr, NULL));
+        else
+            WORLD_CHECK(occl_recv(values, round ? 2 : 3, OCCL_INT32, 0, comm, &attr, NULL) ==
+                        OCCL_ERROR_MISMATCH);
+        WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+        WORLD_OK(occl_comm_get_async_error(comm, &late));
+        WORLD_CHECK(late == (me->rank ? OCCL_SUCCESS : OCCL_ERROR_MISMATCH));
+        WORLD_CHECK(me->rank || (strstr(occl_last_error(), told[2 * round]) &&
+                                 strstr(occl_last_error(), told[2 * round + 1])));
+        WORLD_OK(occl_comm_destroy(comm));
+    }
+    return 0;
+}
+static void test_C02_late_texts_name_field_and_values(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, late_texts, NULL, 20), 0);
 }
 
 static int every_field(struct world_rank *me) {
@@ -318,6 +363,7 @@ int main(void) {
         cmocka_unit_test(test_C02_every_kind_against_every_other),
         cmocka_unit_test(test_C02_every_large_kind_against_every_other),
         cmocka_unit_test(test_C01_C02_each_field_of_each_kind),
+        cmocka_unit_test(test_C02_late_texts_name_field_and_values),
         cmocka_unit_test(test_B01_time_outs_of_each_kind_name_who_is_missing),
         cmocka_unit_test(test_texts_of_the_daemon),
     };

@@ -64,7 +64,7 @@ static int bad_arguments(struct world_rank *me) {
     EXPECT(occl_all_reduce(a, b, 10, OCCL_FLOAT32, (enum occl_redop)77, c, NULL, NULL),
            OCCL_ERROR_INVALID_ARGUMENT, "operator 77");
     EXPECT(occl_all_reduce(a, b, SIZE_MAX / 2, OCCL_FLOAT32, OCCL_SUM, c, NULL, NULL),
-           OCCL_ERROR_INVALID_ARGUMENT, "overflows");
+           OCCL_ERROR_INVALID_ARGUMENT, "overflows, expected below 1152921504606846976");
     EXPECT(occl_broadcast(a, b, 10, OCCL_FLOAT32, 9, c, NULL, NULL), OCCL_ERROR_INVALID_ARGUMENT,
            "root 9, expected 0..1");
     EXPECT(occl_broadcast(a, b, 10, OCCL_FLOAT32, -1, c, NULL, NULL), OCCL_ERROR_INVALID_ARGUMENT,

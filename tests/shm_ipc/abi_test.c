@@ -169,7 +169,11 @@ static void list_record(struct text *text) {
     M(occl_rank_note, async_error)
     M(occl_rank_note, async_kind)
     M(occl_rank_note, cpu)
+    M(occl_rank_note, async_told)
     M(occl_rank_note, probe_address)
+    M(occl_rank_note, async_mine)
+    M(occl_rank_note, async_theirs)
+    M(occl_rank_note, async_key)
 }
 
 static void list_comm(struct text *text) {

@@ -184,6 +184,20 @@ def man_finds_the_pages(s):
     check("occl_wait(struct occl_request request)" in said, said)
 
 
+def each_page_opens_by_its_path(s):
+    """As `man -l FILE` from any folder, where a page that names another one does not find it."""
+    good(s.install())
+    pages = [path for path in s.listing() if path.startswith("share/man/man") and
+             not os.path.isdir(os.path.join(s.prefix, path))]
+    check(len(pages) > 90, "%d pages" % len(pages))
+    for page in pages:
+        said = run("man", "--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l",
+                   os.path.join(s.prefix, page), cwd="/")
+        found = said.stdout.splitlines()
+        check(said.returncode == 0 and found and found[0].startswith("x T "),
+              "%s: %s" % (page, "\n".join(found[:3])))
+
+
 def units_do_not_hide_the_daemon_from_itself(s):
     for prefix, line in (("/opt/occl", "ProtectHome=yes"), ("/opt/occl", "PrivateTmp=yes"),
                          ("/home" + "/occl", "ProtectHome=read-only"), ("/tmp/occl", "PrivateTmp=no")):
@@ -193,17 +207,29 @@ def units_do_not_hide_the_daemon_from_itself(s):
         check("\n%s\n" % line in unit, "%s: no %s" % (prefix, line))
 
 
+def units_name_pages_that_man_finds(s):
+    """Or files, where man does not look."""
+    pages = "man:occld(8) man:occld.conf(5)"
+    for prefix, line in (("/usr", pages), ("/usr/local", pages),
+                         ("/opt/occl", "file:///opt/occl/share/man/man8/occld.8 "
+                          "file:///opt/occl/share/man/man5/occld.conf.5")):
+        good(s.install("--destdir", s.folder + "/destination", prefix=prefix))
+        unit = good(run("cat", "%s/destination%s/lib/systemd/system/occld.service"
+                        % (s.folder, prefix)))
+        check("\nDocumentation=%s\n" % line in unit, "%s: no %s" % (prefix, line))
+
+
 def units_are_right(s):
     good(s.install())
     units = s.prefix + "/lib/systemd/system/"
-    said = run("systemd-analyze", "verify", units + "occld.service", units + "occld.socket",
-               environment={"MANPATH": s.prefix + "/share/man"})
+    said = run("systemd-analyze", "verify", units + "occld.service", units + "occld.socket")
     check(said.returncode == 0 and not said.stdout, said.stdout)
+    named = re.findall(r"file://(\S+)", good(run("cat", units + "occld.service", units + "occld.socket")))
+    check(len(named) == 3 and all(os.path.exists(name) for name in named), str(named))
     # The negative control.
     with open(units + "occld.service", "a", encoding="utf-8") as file:
         file.write("[Service]\nWatchDogSec=1\n")
-    said = run("systemd-analyze", "verify", units + "occld.service",
-               environment={"MANPATH": s.prefix + "/share/man"})
+    said = run("systemd-analyze", "verify", units + "occld.service")
     check("WatchDogSec" in said.stdout, "a wrong key was not found: " + said.stdout)
 
 
@@ -265,7 +291,9 @@ CASES = (
     a_damaged_manifest_removes_nothing,
     mistakes_are_named,
     man_finds_the_pages,
+    each_page_opens_by_its_path,
     units_do_not_hide_the_daemon_from_itself,
+    units_name_pages_that_man_finds,
     units_are_right,
     the_daemon_needs_no_call_that_its_unit_forbids,
 )

@@ -431,6 +431,15 @@ static void a_report_is_a_picture_or_a_page(void **state) {
         "none/r.svg: No such file or directory");
 }
 
+/* Found before anything is measured, and the same status as where the disk is full. */
+static void a_file_of_objects_that_cannot_be_written(void **state) {
+    (void)state;
+    HAS(shell_expect(1, "%s -J %s/none/rows -b 8 all_reduce", perf, folder)->err, "occl-perf: -J ");
+    HAS(shell_expect(1, "%s -J %s/none/rows -b 8 all_reduce", perf, folder)->err,
+        "none/rows: No such file or directory");
+    HAS(shell_expect(1, "%s -J /dev/full -b 8 all_reduce", perf)->err, "could not be written");
+}
+
 static void several_jobs_have_a_row_each_and_a_total(void **state) {
     (void)state;
     const struct shell_result *r = shell_expect(0, "%s --jobs 3 -b 1K -e 2K -f 2 all_reduce", perf);
@@ -510,6 +519,7 @@ int main(void) {
         CASE(each_job_has_the_class_it_was_given),
         CASE(time_limit_and_expected_bandwidth),
         CASE(a_full_disk_is_no_success),
+        CASE(a_file_of_objects_that_cannot_be_written),
     };
     return cmocka_run_group_tests_name("perf_output", tests, NULL, NULL);
 }

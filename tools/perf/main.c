@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* occl-perf: sweeps sizes, types, reductions and roots of one operation. */
+#include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -112,9 +114,9 @@ static enum occl_result sweep(struct run *run) {
     return result;
 }
 
-/* Opens what only the leader writes, and room for the rows of groups; false after an error was
- * reported. */
-static bool open_report(struct run *run) {
+/* Opens what only the leader writes, and room for the rows of groups. Not OCCL_PERF_FINE after an
+ * error was reported. */
+static int open_report(struct run *run) {
     run->report = (struct occl_perf_report){.options = run->options,
                                             .out = stdout,
                                             .ranks = run->bench.world_ranks,
@@ -123,15 +125,16 @@ static bool open_report(struct run *run) {
         run->rows = calloc((size_t)run->bench.groups, sizeof *run->rows);
         if (!run->rows) {
             (void)occl_perf_complain(&run->bench, "memory", OCCL_ERROR_NO_MEMORY);
-            return false;
+            return OCCL_PERF_FAILED;
         }
     }
     if (!run->leader || !run->options->json_file)
-        return true;
+        return OCCL_PERF_FINE;
     run->report.json_file = fopen(run->options->json_file, "we");
-    if (!run->report.json_file)
-        perror(run->options->json_file);
-    return run->report.json_file != NULL;
+    if (run->report.json_file)
+        return OCCL_PERF_FINE;
+    (void)fprintf(stderr, "occl-perf: -J %s: %s\n", run->options->json_file, strerror(errno));
+    return OCCL_PERF_WRONG; /* as any output that could not be written */
 }
 
 int main(int argc, char **argv) {
@@ -149,13 +152,17 @@ int main(int argc, char **argv) {
     run.leader = run.bench.world_rank == 0 && job == 0;
     if (options.op->has_root && options.root >= run.bench.least_ranks) {
         if (run.leader)
-            (void)fprintf(stderr, "occl-perf: root %d, but there are %d ranks\n", options.root,
-                          run.bench.least_ranks); /* nowhere else to report */
+            (void)fprintf(stderr, "occl-perf: root %d, but there are %d ranks%s\n", options.root,
+                          run.bench.least_ranks, /* nowhere else to report */
+                          run.bench.groups > 1 ? " in the smallest group" : "");
         return OCCL_PERF_USAGE;
     }
-    if (!open_report(&run) || print_head(&run) != OCCL_SUCCESS || sweep(&run) != OCCL_SUCCESS)
+    int code = open_report(&run);
+    if (code != OCCL_PERF_FINE)
+        return code;
+    if (print_head(&run) != OCCL_SUCCESS || sweep(&run) != OCCL_SUCCESS)
         return OCCL_PERF_FAILED;
-    int code = run.wrong ? OCCL_PERF_WRONG : OCCL_PERF_FINE;
+    code = run.wrong ? OCCL_PERF_WRONG : OCCL_PERF_FINE;
     if (run.leader) {
         int judged = occl_perf_report_foot(&run.report);
         code = judged > code ? judged : code;

@@ -31,7 +31,8 @@
 
 enum occl_perf_exit {
     OCCL_PERF_FINE = 0,
-    OCCL_PERF_WRONG = 1, /* a wrong value, or less bandwidth than demanded */
+    /* A wrong value, less bandwidth than demanded, or output that could not be written. */
+    OCCL_PERF_WRONG = 1,
     OCCL_PERF_USAGE = 2,
     OCCL_PERF_FAILED = 3, /* occl returned an error, or the time limit passed */
 };

@@ -381,6 +381,8 @@ int occl_perf_report_foot(struct occl_perf_report *report) {
                       expected);
     bool written = fflush(report->out) == 0 && !ferror(report->out);
     if (report->json_file)
+        written = !ferror(report->json_file) && written;
+    if (report->json_file)
         written = fclose(report->json_file) == 0 && written;
     if (report->options->report_file)
         written = occl_perf_write_report(report) && written;
