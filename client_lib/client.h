@@ -338,7 +338,9 @@ void client_rpc_stop(void);
 struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset);
 /* The same without a use: whoever reaches for the place takes one, and may find the region gone. */
 bool client_region_place(const void *ptr, uint64_t bytes, struct occl_buffer_ref *out_ref);
-struct client_region *client_region_map(uint32_t number); /* takes a use; may ask the daemon */
+/* Takes a use; may ask the daemon. NULL: *out_status is OCCL_E_FAULT if whoever named the region is
+ * at fault, else what keeps this process from mapping it. */
+struct client_region *client_region_map(uint32_t number, int *out_status);
 /* Gives back uses; NULL entries are passed over. */
 void client_regions_unuse(struct client_region *const *regions, uint32_t count);
 void client_region_gone(uint32_t number);

@@ -223,6 +223,15 @@ static int explain_fault(struct client_op *op, const char *name) {
                        op->about_rank);
 }
 
+static int explain_other(struct client_op *op, const char *name) {
+    const char *what = occl_status_text(op->status);
+    if (op->status == OCCL_E_NO_MEMORY && op->path == CLIENT_PATH_RECORD &&
+        op->about_rank < op->comm->ranks)
+        return client_fail(op->status, "%s: rank %u cannot map the memory of its peers: %s", name,
+                           op->about_rank, what);
+    return client_fail(op->status, "%s: %s", name, what);
+}
+
 int client_explain(struct client_op *op) {
     char name[200];
     (void)op_name(op, name, sizeof name);
@@ -248,7 +257,7 @@ int client_explain(struct client_op *op) {
             client_fail(status, "%s: the daemon (pid %u) ended", name, occl_lib.welcome.daemon_pid);
         break;
     default:
-        status = client_fail(status, "%s: %s", name, occl_status_text(status));
+        status = explain_other(op, name);
         break;
     }
     if (op->may_write_rank != OCCL_RANK_NONE) {
