@@ -28,6 +28,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "client_lib/occl.h"
 #include "client_lib/share.h"
@@ -640,6 +641,9 @@ bool client_local_lanes_can(struct client_op *op);
  * take less time than a switch. traffic: just moved; *moved_bytes: since the core was given away.
  */
 void client_give_way(const struct client_comm *comm, uint64_t traffic, uint64_t *moved_bytes);
+/* reach.c: from (write: to) memory of another process of the job, as process_vm_readv and
+ * process_vm_writev do it: how many bytes, or -1 and errno. */
+ssize_t client_reach(pid_t process, void *local, uint64_t address, uint64_t bytes, bool write);
 /* remote.c: strands that follow each other, some of whose buffers are in other processes' private
  * memory. */
 struct client_side {
