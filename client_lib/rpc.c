@@ -234,9 +234,16 @@ int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_repl
     int status = occl_peek32(&occl_lib.lost) ? OCCL_E_DAEMON_LOST
                                              : occl_fd_send(occl_lib.socket_fd, copy, bytes,
                                                             &send_fd, send_fd >= 0, true, &detail);
+    /* A split waits for other ranks, as an op does: `why` is told. Once the daemon has it, so that
+     * nobody is seen to wait who has not asked yet. */
+    bool waits_for_ranks = ((const struct occl_msg_header *)msg)->type == OCCL_MSG_COMM_SPLIT;
+    if (waits_for_ranks)
+        occl_add32(&occl_lib.page->threads_waiting, 1);
     pthread_mutex_lock(&rpc->lock);
     if (status == OCCL_OK)
         status = wait_answer(rpc, p);
+    if (waits_for_ranks)
+        occl_add32(&occl_lib.page->threads_waiting, UINT32_MAX);
     struct pending **link = &rpc->waiting;
     while (*link != p)
         link = &(*link)->next;
