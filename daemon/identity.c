@@ -226,7 +226,7 @@ static bool read_living_stat(const struct occl_session *session, char *out_text,
     return true;
 }
 
-static void describe_exit(int code, char *out_text, uint32_t bytes) {
+void occl_identity_describe_exit(int code, char *out_text, uint32_t bytes) {
     if (WIFSIGNALED(code)) {
         const char *name = sigabbrev_np(WTERMSIG(code));
         (void)snprintf(out_text, bytes, "killed by signal %d (SIG%s)", WTERMSIG(code),
@@ -246,7 +246,7 @@ static void system_exit_cause(void *self, const struct occl_session *session, ch
     info.mask = PIDFD_INFO_EXIT_CODE;
     if (session->pidfd >= 0 && ioctl(session->pidfd, PIDFD_GET_INFO_V0, &info) == 0 &&
         (info.mask & PIDFD_INFO_EXIT_CODE)) {
-        describe_exit(info.exit_code, out_text, bytes);
+        occl_identity_describe_exit(info.exit_code, out_text, bytes);
         return;
     }
     /* Not reaped yet: the zombie's exit code is in its stat, for those who may see it. */
@@ -256,11 +256,11 @@ static void system_exit_cause(void *self, const struct occl_session *session, ch
         long value = code ? strtol(code, NULL, 10) : 0;
         /* Those who may not see it read zero, which then says nothing. */
         if (state && *state == 'Z' && value != 0) {
-            describe_exit((int)value, out_text, bytes);
+            occl_identity_describe_exit((int)value, out_text, bytes);
             return;
         }
         if (state && *state == 'Z' && (geteuid() == 0 || geteuid() == session->uid)) {
-            describe_exit(0, out_text, bytes);
+            occl_identity_describe_exit(0, out_text, bytes);
             return;
         }
     }

@@ -398,6 +398,8 @@ void occl_identity_find_operators(struct occl_daemon *daemon);
 int occl_identity_finish(struct occl_session *session, struct occl_detail *detail);
 bool occl_identity_is_operator(const struct occl_session *session);
 /* How the process ended, as far as the kernel tells; "cause unknown" otherwise. */
+/* "killed by signal 9 (SIGKILL)", of a status as waitpid gives it. */
+void occl_identity_describe_exit(int code, char *out_text, uint32_t bytes);
 void occl_identity_exit_cause(const struct occl_session *session, char *out_text, uint32_t bytes);
 bool occl_identity_has_exited(const struct occl_session *session);
 /* On its way out: its descriptors may be closed before its pidfd reports. */
