@@ -3,6 +3,11 @@
 #include "client_lib/client.h"
 #include "client_lib/group.h"
 
+/* See nap_longer. */
+#define NAP_PART 64u
+#define NAP_LEAST_NS 200000ull
+#define NAP_MOST_NS 1500000ull
+
 /* Ends a complete request and returns the op's result. The caller holds the op; the hold ends. */
 static int finish_request(struct client_op *op) {
     int status = op->status;
@@ -153,6 +158,20 @@ static int look_at_all(const struct occl_request *requests, int count, int *out_
     return OCCL_OK;
 }
 
+/* Naps grow with the time waited so far, of which they are a small part: whoever waits for long
+ * looks 700 times a second, for about a hundredth of a core. give_up_ns 0: no limit. */
+static void nap_longer(uint64_t since_ns, uint64_t give_up_ns, uint32_t round) {
+    uint64_t now_ns = client_now_ns(), nap_ns = (now_ns - since_ns) / NAP_PART;
+    if (nap_ns > NAP_MOST_NS)
+        nap_ns = NAP_MOST_NS;
+    if (give_up_ns && nap_ns > give_up_ns - now_ns)
+        nap_ns = give_up_ns > now_ns ? give_up_ns - now_ns : 0;
+    if (nap_ns < NAP_LEAST_NS)
+        client_nap(round);
+    else
+        occl_clock_sleep_ns(&occl_lib.clock, nap_ns);
+}
+
 OCCL_PUBLIC enum occl_result occl_wait_any(const struct occl_request *requests, int count,
                                            int64_t timeout_ns, int *out_index) {
     if (!out_index || (count > 0 && !requests) || count < 0)
@@ -163,7 +182,8 @@ OCCL_PUBLIC enum occl_result occl_wait_any(const struct occl_request *requests, 
     int status = client_begin(true);
     if (status)
         return status;
-    uint64_t give_up_ns = timeout_ns >= 0 ? client_now_ns() + (uint64_t)timeout_ns : 0;
+    uint64_t since_ns = client_now_ns();
+    uint64_t give_up_ns = timeout_ns >= 0 ? since_ns + (uint64_t)timeout_ns : 0;
     client_thread_uses();
     for (uint32_t round = 0;; round++) {
         int index;
@@ -176,7 +196,7 @@ OCCL_PUBLIC enum occl_result occl_wait_any(const struct occl_request *requests, 
             *out_index = index;
             break;
         }
-        client_nap(round);
+        nap_longer(since_ns, timeout_ns >= 0 ? give_up_ns : 0, round);
     }
     client_end();
     return status;

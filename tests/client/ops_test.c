@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -376,6 +377,34 @@ static void test_callbacks_and_wait_any(void **state) {
     assert_int_equal(world_run(&w, 4, asynchronous, NULL, 30), 0);
 }
 
+/* Who waits for any of several ops for long looks at them ever more rarely. */
+static int wait_any_for_long(struct world_rank *me) {
+    struct occl_request requests[2];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    struct rusage before, after;
+    int index;
+    for (int i = 0; i < 2 && me->rank == 0; i++) {
+        attr.tag = (uint32_t)i + 1;
+        WORLD_OK(occl_barrier(me->comm, &attr, &requests[i]));
+    }
+    if (me->rank == 0) {
+        (void)getrusage(RUSAGE_SELF, &before);
+        WORLD_CHECK(occl_wait_any(requests, 2, 2000000000, &index) == OCCL_IN_PROGRESS);
+        (void)getrusage(RUSAGE_SELF, &after);
+        WORLD_CHECK(after.ru_nvcsw - before.ru_nvcsw < 3000);
+    }
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    for (int i = 0; i < 2 && me->rank == 1; i++) {
+        attr.tag = (uint32_t)i + 1;
+        WORLD_OK(occl_barrier(me->comm, &attr, NULL));
+    }
+    return me->rank == 0 ? occl_wait_all(requests, 2) != OCCL_SUCCESS : 0;
+}
+static void test_waiting_for_any_costs_little(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, wait_any_for_long, NULL, 30), 0);
+}
+
 static int paths(struct world_rank *me) {
     static float small[2], big[100000];
     WORLD_OK(occl_all_reduce(small, small, 2, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
@@ -431,6 +460,7 @@ int main(void) {
         cmocka_unit_test(test_split_priority),
         cmocka_unit_test(test_split_in_a_cycle_is_named),
         cmocka_unit_test(test_callbacks_and_wait_any),
+        cmocka_unit_test(test_waiting_for_any_costs_little),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_broadcast_root_ahead),
     };
