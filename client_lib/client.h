@@ -28,6 +28,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "client_lib/occl.h"
 #include "client_lib/share.h"
@@ -341,7 +342,9 @@ void client_rpc_stop(void);
 struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset);
 /* The same without a use: whoever reaches for the place takes one, and may find the region gone. */
 bool client_region_place(const void *ptr, uint64_t bytes, struct occl_buffer_ref *out_ref);
-struct client_region *client_region_map(uint32_t number); /* takes a use; may ask the daemon */
+/* Takes a use; may ask the daemon. NULL: *out_status is OCCL_E_FAULT if whoever named the region is
+ * at fault, else what keeps this process from mapping it. */
+struct client_region *client_region_map(uint32_t number, int *out_status);
 /* Gives back uses; NULL entries are passed over. */
 void client_regions_unuse(struct client_region *const *regions, uint32_t count);
 void client_region_gone(uint32_t number);
@@ -666,6 +669,9 @@ bool client_local_lanes_can(struct client_op *op);
  * take less time than a switch. traffic: just moved; *moved_bytes: since the core was given away.
  */
 void client_give_way(const struct client_comm *comm, uint64_t traffic, uint64_t *moved_bytes);
+/* reach.c: from (write: to) memory of another process of the job, as process_vm_readv and
+ * process_vm_writev do it: how many bytes, or -1 and errno. */
+ssize_t client_reach(pid_t process, void *local, uint64_t address, uint64_t bytes, bool write);
 /* remote.c: strands that follow each other, some of whose buffers are in other processes' private
  * memory. */
 struct client_side {

@@ -145,6 +145,17 @@ static int tell_end(uint32_t number, enum occl_comm_end_how how) {
     return status ? status : reply.detail.status;
 }
 
+/* A communicator whose page found no descriptor here is given up: the peers learn that this rank
+ * has left it. */
+static int ask_for_comm(const void *msg, uint32_t bytes, struct occl_msg_comm *reply, int fds[2]) {
+    fds[0] = -1;
+    reply->ranks = 0;
+    int status = client_rpc_call(msg, bytes, -1, reply, OCCL_MSG_COMM, fds);
+    if (status && reply->ranks)
+        (void)tell_end(reply->comm, OCCL_END_DESTROY); /* the first error is the one to report */
+    return status;
+}
+
 static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occl_comm_attr *attr,
                      struct occl_comm *out_comm) {
     pthread_mutex_lock(&occl_lib.control);
@@ -341,8 +352,7 @@ OCCL_PUBLIC enum occl_result occl_comm_create(const struct occl_unique_id *id, i
             attr->default_timeout_ns > 0 ? (uint64_t)attr->default_timeout_ns : 0;
         (void)snprintf(msg.name, sizeof msg.name, "%s", attr->name ? attr->name : "");
     }
-    fds[0] = -1;
-    status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_COMM, fds);
+    status = ask_for_comm(&msg, sizeof msg, &reply, fds);
     if (status == OCCL_OK)
         status = comm_open(&reply, fds[0], attr, out_comm);
     if (fds[0] >= 0)
@@ -384,8 +394,7 @@ OCCL_PUBLIC enum occl_result occl_comm_split(struct occl_comm parent, int color,
         (void)snprintf(msg.name, sizeof msg.name, "%s", attr->name ? attr->name : "");
     }
     client_comm_answered(comm);
-    fds[0] = -1;
-    status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_COMM, fds);
+    status = ask_for_comm(&msg, sizeof msg, &reply, fds);
     if (status == OCCL_OK && reply.ranks == 0)
         *out_comm = (struct occl_comm){0};
     else if (status == OCCL_OK)

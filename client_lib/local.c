@@ -54,9 +54,10 @@ static int resolve(struct client_op *op, struct view *v, uint32_t member,
     case OCCL_SPACE_NONE:
         return OCCL_OK;
     case OCCL_SPACE_REGION: {
-        struct client_region *region = client_region_map(ref.region);
+        int status;
+        struct client_region *region = client_region_map(ref.region, &status);
         if (!region)
-            return OCCL_E_FAULT;
+            return status;
         v->regions[v->region_count++] = region;
         if (ref.offset > region->bytes || bytes > region->bytes - ref.offset)
             return OCCL_E_FAULT;
@@ -148,8 +149,12 @@ static int run_strand(const struct client_comm *comm, struct view *v, uint32_t i
     return occl_local_strand_run(&v->plan, index, occl_lib.movers, &buffers);
 }
 
+/* A fault, or a death, is the member's; what else keeps this rank from executing is its own. */
 static void abort_op(struct client_op *op, int status, uint32_t member) {
-    uint32_t now, rank = client_member_rank(op, member);
+    bool own = status != OCCL_E_FAULT && status != OCCL_E_PEER_FAILED;
+    uint32_t now, rank = own ? op->comm->rank : client_member_rank(op, member);
+    if (status == OCCL_E_CANCELED) /* here (own_status); to the peers, this rank leaves */
+        status = OCCL_E_PEER_FAILED;
     if (occl_record_decide(op->rec, OCCL_REC_LOCAL, OCCL_REC_WORD(OCCL_REC_ABORTED, status, rank),
                            &now))
         client_wake(op);

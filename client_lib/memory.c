@@ -220,7 +220,10 @@ int client_region_alloc(uint64_t bytes, struct client_region **out_region) {
     occl_msg_init(&msg.h, OCCL_MSG_REGION_ALLOC, 0);
     msg.bytes = bytes;
     msg.flags = occl_lib.welcome.huge_pages && bytes >= OCCL_HUGE_PAGE_BYTES ? OCCL_REGION_HUGE : 0;
+    reply.region = 0;
     int status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_REGION, fds);
+    if (status && reply.region) /* it was made, and its descriptor found no room */
+        (void)free_in_daemon(reply.region);
     if (status)
         return status;
     struct client_region *region = region_new();
@@ -285,7 +288,15 @@ static struct client_region *find_and_use(uint32_t number) {
     return region;
 }
 
-static struct client_region *map_peer(uint32_t number) {
+/* Why the daemon did not hand it out: if there is no such region, the member that named it is at
+ * fault, else this process. */
+static int why_not_mapped(int status) {
+    bool own = status == OCCL_E_NO_MEMORY || status == OCCL_E_DAEMON_LOST ||
+               status == OCCL_E_QUARANTINED || status == OCCL_E_CANCELED;
+    return own ? status : OCCL_E_FAULT;
+}
+
+static struct client_region *map_peer(uint32_t number, int *out_status) {
     struct occl_msg_region_map msg;
     struct occl_msg_region reply;
     int fds[2];
@@ -293,16 +304,20 @@ static struct client_region *map_peer(uint32_t number) {
     memset(&msg, 0, sizeof msg);
     occl_msg_init(&msg.h, OCCL_MSG_REGION_MAP, 0);
     msg.region = number;
-    if (client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_REGION, fds))
+    int status = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_REGION, fds);
+    if (status) {
+        *out_status = why_not_mapped(status);
         return NULL;
+    }
     struct client_region *region = region_new();
-    int status = region ? map_fd(fds[0], reply.bytes, true, &base)
-                        : client_fail(OCCL_E_NO_MEMORY, "no memory for a region");
+    status = region ? map_fd(fds[0], reply.bytes, true, &base)
+                    : client_fail(OCCL_E_NO_MEMORY, "no memory for a region");
     if (fds[0] >= 0)
         (void)close(fds[0]);
     if (status) {
         if (region)
             region_discard(region);
+        *out_status = status;
         return NULL;
     }
     occl_note32(&region->number, number);
@@ -311,11 +326,11 @@ static struct client_region *map_peer(uint32_t number) {
     return region;
 }
 
-struct client_region *client_region_map(uint32_t number) {
+struct client_region *client_region_map(uint32_t number, int *out_status) {
     struct client_region *region = find_and_use(number);
     if (region)
         return region;
-    struct client_region *fresh = map_peer(number);
+    struct client_region *fresh = map_peer(number, out_status);
     if (!fresh)
         return NULL;
     pthread_mutex_lock(&occl_lib.memory);

@@ -3,8 +3,6 @@
  * it is created: every rank publishes the address of a word of its own, reads every other's, and
  * the answers are combined with two tiny all-reduces. It is refused by other users, seccomp filters
  * and separate pid namespaces; then private buffers are copied through shared memory instead. */
-#include <sys/uio.h>
-
 #include "client_lib/client.h"
 
 static bool can_read(const struct client_comm *comm, uint32_t rank, uint64_t nonce) {
@@ -12,12 +10,8 @@ static bool can_read(const struct client_comm *comm, uint32_t rank, uint64_t non
     uint64_t found = 0;
     if (client_same_process(who))
         return true;
-    union {
-        uint64_t address;
-        void *pointer; /* in the other process */
-    } at = {.address = occl_observe64(&occl_note_at(&comm->m, rank)->probe_address)};
-    struct iovec here = {&found, sizeof found}, there = {at.pointer, sizeof found};
-    ssize_t n = process_vm_readv((pid_t)who->own_pid, &here, 1, &there, 1, 0);
+    uint64_t address = occl_observe64(&occl_note_at(&comm->m, rank)->probe_address);
+    ssize_t n = client_reach((pid_t)who->own_pid, &found, address, sizeof found, false);
     return n == (ssize_t)sizeof found && found == (nonce ^ rank);
 }
 

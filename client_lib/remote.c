@@ -8,7 +8,6 @@
  * a tenant's address space. */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/uio.h>
 
 #include "client_lib/client.h"
 
@@ -40,13 +39,7 @@ static int failed(void) {
 static int move(const struct client_side *side, uint64_t offset, void *local, uint64_t bytes,
                 bool write) {
     while (bytes) {
-        union {
-            uint64_t address;
-            void *pointer; /* of the other process: never dereferenced here */
-        } at = {.address = side->remote + offset};
-        struct iovec here = {local, bytes}, there = {at.pointer, bytes};
-        ssize_t n = write ? process_vm_writev((pid_t)side->pid, &here, 1, &there, 1, 0)
-                          : process_vm_readv((pid_t)side->pid, &here, 1, &there, 1, 0);
+        ssize_t n = client_reach((pid_t)side->pid, local, side->remote + offset, bytes, write);
         if (n <= 0 && errno == EINTR)
             continue;
         if (n <= 0)

@@ -17,6 +17,7 @@ struct pending {
     uint64_t request;
     bool done;
     bool interrupted;
+    bool cut; /* the answer's descriptors found no room in this process */
     uint32_t bytes;
     int fds[OCCL_MESSAGE_FDS_MAX];
     pthread_cond_t arrived;
@@ -33,7 +34,7 @@ struct client_rpc {
 };
 
 static void answer(struct client_rpc *rpc, const struct occl_msg_header *h, uint32_t bytes,
-                   int fds[OCCL_MESSAGE_FDS_MAX]) {
+                   int fds[OCCL_MESSAGE_FDS_MAX], bool cut) {
     pthread_mutex_lock(&rpc->lock);
     struct pending *p = rpc->waiting;
     while (p && p->request != h->request)
@@ -41,6 +42,7 @@ static void answer(struct client_rpc *rpc, const struct occl_msg_header *h, uint
     if (p && !p->done) {
         memcpy(p->reply, h, bytes);
         p->bytes = bytes;
+        p->cut = cut;
         memcpy(p->fds, fds, sizeof p->fds);
         for (int i = 0; i < OCCL_MESSAGE_FDS_MAX; i++)
             fds[i] = -1;
@@ -67,13 +69,14 @@ static void event(const struct occl_msg_event *e) {
 /* One datagram. False at the end of the connection. */
 static bool receive(struct client_rpc *rpc, char *buffer) {
     int fds[OCCL_MESSAGE_FDS_MAX];
-    uint32_t bytes, fd_count;
+    uint32_t bytes = 0, fd_count;
     struct occl_detail detail;
     int status = occl_fd_recv(occl_lib.socket_fd, buffer, OCCL_MESSAGE_BYTES_MAX, false, &bytes,
                               fds, &fd_count, &detail);
+    bool cut = status == OCCL_E_NO_MEMORY && bytes > 0; /* one request fails, not the session */
     if (status == OCCL_WOULD_BLOCK)
         return true;
-    if (status)
+    if (status && !cut)
         return false;
     if (occl_msg_check(buffer, bytes, &detail)) {
         occl_fd_close_all(fds);
@@ -84,7 +87,7 @@ static bool receive(struct client_rpc *rpc, char *buffer) {
         occl_fd_close_all(fds);
         event((const void *)buffer);
     } else {
-        answer(rpc, h, bytes, fds);
+        answer(rpc, h, bytes, fds, cut);
     }
     return true;
 }
@@ -200,6 +203,11 @@ static int take_answer(struct pending *p, void *out_reply, uint32_t reply_type, 
     else if (h->type != reply_type)
         status = client_fail(OCCL_E_PROTOCOL, "the daemon answered with message %s, expected %s",
                              occl_msg_name(h->type), occl_msg_name(reply_type));
+    else if (p->cut)
+        status = client_fail(OCCL_E_NO_MEMORY,
+                             "%s: no descriptor is left in this process "
+                             "(RLIMIT_NOFILE)",
+                             occl_msg_name(h->type));
     if (status == OCCL_OK && out_fds)
         memcpy(out_fds, p->fds, sizeof p->fds);
     else
@@ -236,9 +244,16 @@ int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_repl
         if (status == OCCL_E_DAEMON_LOST)
             note_end();
     }
+    /* A split waits for other ranks, as an op does: `why` is told. Once the daemon has it, so that
+     * nobody is seen to wait who has not asked yet. */
+    bool waits_for_ranks = ((const struct occl_msg_header *)msg)->type == OCCL_MSG_COMM_SPLIT;
+    if (waits_for_ranks)
+        occl_add32(&occl_lib.page->threads_waiting, 1);
     pthread_mutex_lock(&rpc->lock);
     if (status == OCCL_OK)
         status = wait_answer(rpc, p);
+    if (waits_for_ranks)
+        occl_add32(&occl_lib.page->threads_waiting, UINT32_MAX);
     struct pending **link = &rpc->waiting;
     while (*link != p)
         link = &(*link)->next;

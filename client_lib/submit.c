@@ -251,6 +251,8 @@ bool client_decide_all(struct client_op *op) {
     uint32_t word = field == OCCL_FIELD_NONE ? OCCL_REC_LOCAL
                                              : OCCL_REC_WORD(OCCL_REC_ABORTED, OCCL_E_MISMATCH,
                                                              client_member_rank(op, other));
+    if (status == OCCL_E_CANCELED) /* here (own_status); to the peers, this rank leaves */
+        status = OCCL_E_PEER_FAILED;
     if (status)
         word = OCCL_REC_WORD(OCCL_REC_ABORTED, status, op->comm->rank);
     bool won = occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now);

@@ -318,6 +318,15 @@ static int explain_fault(struct client_op *op, const char *name) {
                        op->about_rank);
 }
 
+static int explain_other(struct client_op *op, const char *name) {
+    const char *what = occl_status_text(op->status);
+    if (op->status == OCCL_E_NO_MEMORY && op->path == CLIENT_PATH_RECORD &&
+        op->about_rank < op->comm->ranks)
+        return client_fail(op->status, "%s: rank %u cannot map the memory of its peers: %s", name,
+                           op->about_rank, what);
+    return client_fail(op->status, "%s: %s", name, what);
+}
+
 static int explain_status(struct client_op *op, const char *name) {
     int status = op->status;
     switch (status) {
@@ -336,7 +345,7 @@ static int explain_status(struct client_op *op, const char *name) {
         return client_fail(status, "%s: the daemon (pid %u) ended", name,
                            occl_lib.welcome.daemon_pid);
     default:
-        return client_fail(status, "%s: %s", name, occl_status_text(status));
+        return explain_other(op, name);
     }
 }
 

@@ -124,9 +124,12 @@ static int copy_one(struct client_op *op, uint32_t member, uint64_t *out) {
             return OCCL_E_FAULT;
         memcpy(out, m->base + ref.offset, bytes);
     } else {
+        int status = OCCL_E_FAULT;
         struct client_region *region =
-            ref.space == OCCL_SPACE_REGION ? client_region_map(ref.region) : NULL;
-        bool inside = region && ref.offset <= region->bytes && bytes <= region->bytes - ref.offset;
+            ref.space == OCCL_SPACE_REGION ? client_region_map(ref.region, &status) : NULL;
+        if (!region)
+            return status;
+        bool inside = ref.offset <= region->bytes && bytes <= region->bytes - ref.offset;
         if (inside)
             memcpy(out, region->base + ref.offset, bytes);
         client_regions_unuse(&region, 1);

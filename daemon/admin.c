@@ -13,7 +13,7 @@
 static const struct occl_admin_verb plain_verbs[] = {
     PLAIN("ping", occl_admin_ping, false),     PLAIN("version", occl_admin_version, false),
     PLAIN("config", occl_admin_config, false), PLAIN("doctor", occl_admin_doctor, false),
-    PLAIN("set", occl_admin_set, true),
+    PLAIN("set", occl_admin_set, true),        PLAIN("rank_ended", occl_admin_rank_ended, false),
 };
 static const struct occl_admin_verb *const walks[] = {
     &occl_admin_verb_status, &occl_admin_verb_jobs, &occl_admin_verb_comms,

@@ -209,6 +209,7 @@ int occl_admin_config(struct occl_admin_request *request);
 int occl_admin_set(struct occl_admin_request *request);
 int occl_admin_doctor(struct occl_admin_request *request);
 int occl_admin_version(struct occl_admin_request *request);
+int occl_admin_rank_ended(struct occl_admin_request *request); /* admin_rank_ended.c */
 int occl_admin_ping(struct occl_admin_request *request);
 json_t *occl_admin_op(const struct occl_admin_request *request, const struct occl_op_view *op);
 json_t *occl_admin_last_op(const struct occl_note_view *note);

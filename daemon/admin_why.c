@@ -10,6 +10,8 @@
 
 /* Waits shorter than this are ordinary and no problem. */
 #define PROBLEM_WAIT_NS 250000000ull
+/* Processes that wait for each other with time-outs of their own never do so for long at a time. */
+#define LIKELY_CYCLE_NS 1000000000ull
 #define FAILURE_SHOWN_NS 600000000000ull
 
 /* Waits listed of one late rank: the first ones tell enough. */
@@ -179,6 +181,13 @@ static bool is_held(struct occl_admin_request *request, const struct occl_op_vie
     return false;
 }
 
+/* It only waits, but so do all that it waits for, so somebody has to be named. */
+static bool is_in_likely_cycle(const struct occl_late_view *view,
+                               const struct occl_wait_node *node) {
+    return strcmp(view->verdict, "waiting") == 0 && node && node->fully_blocked && node->stuck &&
+           !node->definite;
+}
+
 static void blame(struct occl_admin_request *request, const struct occl_op_view *op, uint32_t rank,
                   uint64_t age_ns) {
     const struct occl_seat *seat = &op->comm->seats[rank];
@@ -197,7 +206,7 @@ static void blame(struct occl_admin_request *request, const struct occl_op_view 
         .age_ns = age_ns,
         .rank = rank,
     };
-    if (view.culprit)
+    if (view.culprit || (age_ns > LIKELY_CYCLE_NS && is_in_likely_cycle(&view, culprit.node)))
         add_culprit(request, &culprit);
     json_decref(late);
 }

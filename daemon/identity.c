@@ -6,6 +6,7 @@
  * process must be of the same uid and the connection must still stand, so that a number used again
  * is noticed. A pidfd of the client's would have to be closed again, and may be something else:
  * see receive in session.c. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -37,6 +38,7 @@ struct pidfd_info_v0 {
 };
 #define PIDFD_GET_INFO_V0 _IOWR(0xff, 11, struct pidfd_info_v0)
 #define PROCESS_EXITING_FLAG 0x4ul
+#define THREADS_LOOKED_AT 64
 
 static int system_read(void *self, struct occl_session *session, struct occl_detail *detail) {
     struct ucred cred;
@@ -183,7 +185,48 @@ static bool read_stat(const struct occl_session *session, char *out_text, size_t
     return session->pidfd < 0 || pidfd_process(session->pidfd) == (long)session->pid;
 }
 
-static void describe_exit(int code, char *out_text, uint32_t bytes) {
+static bool has_ended(const char *stat) {
+    const char *state = stat_field(stat, 3);
+    return !state || *state == 'Z' || *state == 'X';
+}
+
+static bool is_leaving(const char *stat) {
+    const char *flags = stat_field(stat, 9);
+    return has_ended(stat) || (flags && (strtoul(flags, NULL, 10) & PROCESS_EXITING_FLAG));
+}
+
+/* The first thread of a process may end before the others, and is a zombie then: the process is
+ * what the others are. Puts the stat of one that goes on in place of that of the first; leaves it
+ * when there is none among the first few. */
+static void look_at_others(const struct occl_session *session, char *text, size_t bytes) {
+    char path[80], other[1024];
+    const struct dirent *entry;
+    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)session->pid);
+    DIR *threads = opendir(path);
+    for (int i = 0; threads && i < THREADS_LOOKED_AT && (entry = readdir(threads)) != NULL; i++) {
+        long thread = strtol(entry->d_name, NULL, 10);
+        if (thread <= 0)
+            continue;
+        (void)snprintf(path, sizeof path, "/proc/%d/task/%ld/stat", (int)session->pid, thread);
+        if (read_file(path, other, sizeof other) <= 0 || is_leaving(other))
+            continue;
+        (void)snprintf(text, bytes, "%s", other);
+        break;
+    }
+    if (threads)
+        (void)closedir(threads);
+}
+
+/* As read_stat, of a thread that goes on if the first one does not. */
+static bool read_living_stat(const struct occl_session *session, char *out_text, size_t bytes) {
+    if (!read_stat(session, out_text, bytes))
+        return false;
+    if (has_ended(out_text) && session->pidfd >= 0 && !pidfd_has_exited(session->pidfd))
+        look_at_others(session, out_text, bytes);
+    return true;
+}
+
+void occl_identity_describe_exit(int code, char *out_text, uint32_t bytes) {
     if (WIFSIGNALED(code)) {
         const char *name = sigabbrev_np(WTERMSIG(code));
         (void)snprintf(out_text, bytes, "killed by signal %d (SIG%s)", WTERMSIG(code),
@@ -203,7 +246,7 @@ static void system_exit_cause(void *self, const struct occl_session *session, ch
     info.mask = PIDFD_INFO_EXIT_CODE;
     if (session->pidfd >= 0 && ioctl(session->pidfd, PIDFD_GET_INFO_V0, &info) == 0 &&
         (info.mask & PIDFD_INFO_EXIT_CODE)) {
-        describe_exit(info.exit_code, out_text, bytes);
+        occl_identity_describe_exit(info.exit_code, out_text, bytes);
         return;
     }
     /* Not reaped yet: the zombie's exit code is in its stat, for those who may see it. */
@@ -213,11 +256,11 @@ static void system_exit_cause(void *self, const struct occl_session *session, ch
         long value = code ? strtol(code, NULL, 10) : 0;
         /* Those who may not see it read zero, which then says nothing. */
         if (state && *state == 'Z' && value != 0) {
-            describe_exit((int)value, out_text, bytes);
+            occl_identity_describe_exit((int)value, out_text, bytes);
             return;
         }
         if (state && *state == 'Z' && (geteuid() == 0 || geteuid() == session->uid)) {
-            describe_exit(0, out_text, bytes);
+            occl_identity_describe_exit(0, out_text, bytes);
             return;
         }
     }
@@ -227,12 +270,7 @@ static void system_exit_cause(void *self, const struct occl_session *session, ch
 static bool system_is_exiting(void *self, const struct occl_session *session) {
     char text[1024];
     (void)self;
-    if (!read_stat(session, text, sizeof text))
-        return true;
-    const char *flags = stat_field(text, 9);
-    const char *state = stat_field(text, 3);
-    return (flags && (strtoul(flags, NULL, 10) & PROCESS_EXITING_FLAG)) ||
-           (state && (*state == 'Z' || *state == 'X'));
+    return !read_living_stat(session, text, sizeof text) || is_leaving(text);
 }
 
 static bool kill_is_pending(const char *status) {
@@ -253,7 +291,7 @@ static char system_process_state(void *self, const struct occl_session *session,
         *out_killed = false;
     if (pidfd_has_exited(session->pidfd))
         return 'G';
-    if (!read_stat(session, text, sizeof text))
+    if (!read_living_stat(session, text, sizeof text))
         return session->pid > 0 ? 'G' : '?';
     const char *field = stat_field(text, 3);
     char state = field ? *field : '?';

@@ -398,6 +398,8 @@ void occl_identity_find_operators(struct occl_daemon *daemon);
 int occl_identity_finish(struct occl_session *session, struct occl_detail *detail);
 bool occl_identity_is_operator(const struct occl_session *session);
 /* How the process ended, as far as the kernel tells; "cause unknown" otherwise. */
+/* "killed by signal 9 (SIGKILL)", of a status as waitpid gives it. */
+void occl_identity_describe_exit(int code, char *out_text, uint32_t bytes);
 void occl_identity_exit_cause(const struct occl_session *session, char *out_text, uint32_t bytes);
 bool occl_identity_has_exited(const struct occl_session *session);
 /* On its way out: its descriptors may be closed before its pidfd reports. */
@@ -560,6 +562,9 @@ bool occl_opview_any(struct occl_comm *comm);
 /* An op that only the engine knows of; false: its communicator is gone, or a record has it. */
 bool occl_opview_engine(struct occl_daemon *daemon, const struct occl_engine_op_view *view,
                         struct occl_op_view *out_op, struct occl_held_view *out_helds);
+/* split.c: the waiting split behind *at (NULL: the first); false: there is none. */
+bool occl_split_next(const struct occl_comm *parent, struct occl_split **at,
+                     struct occl_op_view *out_op);
 /* helds: op->held_count of them. False: no memory. */
 bool occl_opview_append(struct occl_op_list *list, const struct occl_op_view *op,
                         const struct occl_held_view *helds);
@@ -581,6 +586,9 @@ const struct occl_held_view *occl_opheld_of(const struct occl_op_list *list,
 /* Ranks that the op cannot go on without: those that have not come; while it runs, those inside it.
  */
 uint64_t occl_opview_holders(const struct occl_op_view *op);
+/* Beside the kinds of ops: a split of the communicator that not all ranks have called. Its ranks
+ * wait for each other as in an op, so it is shown and judged as one; instance is its number. */
+#define OCCL_OPVIEW_SPLIT 255u
 const char *occl_opview_kind(uint32_t kind);
 struct occl_note_view {
     struct occl_op_key last_key;

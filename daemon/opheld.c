@@ -88,6 +88,8 @@ static void enter(const struct occl_op_list *list, uint32_t *table, uint32_t mas
                   uint32_t number) {
     const struct occl_op_view *op = &list->ops[number];
     uint32_t at = hash_of(op->comm, &op->key);
+    if (op->signature.kind == OCCL_OPVIEW_SPLIT) /* nothing comes after it, whatever its number */
+        return;
     for (uint32_t i = 0; i < PROBES_MAX; i++) {
         uint32_t *slot = &table[(at + i) & mask];
         if (*slot == 0) {

@@ -17,6 +17,8 @@
 
 const char *occl_opview_kind(uint32_t kind) {
     const struct occl_kind_traits *traits = occl_kind_traits(kind);
+    if (kind == OCCL_OPVIEW_SPLIT)
+        return "comm_split";
     if (!traits)
         return "";
     return traits->flags & OCCL_KIND_PAIR ? "send_recv" : traits->name;

@@ -17,7 +17,8 @@
 /* Used ids that are remembered, over all jobs: 16 MiB of daemon memory. */
 #define USED_MAX 16384
 
-static struct occl_rendezvous *find(struct occl_daemon *daemon, const uint8_t *secret) {
+struct occl_rendezvous *occl_rendezvous_find(struct occl_daemon *daemon,
+                                             const uint8_t secret[OCCL_UNIQUE_ID_SECRET_BYTES]) {
     struct occl_rendezvous *meeting;
     HASH_FIND(in_daemon, daemon->meetings, secret, OCCL_UNIQUE_ID_SECRET_BYTES, meeting);
     return meeting;
@@ -238,7 +239,8 @@ void occl_rendezvous_handle(struct occl_session *session, const struct occl_msg_
         status = occl_detail_set(&detail, OCCL_E_QUOTA, 0,
                                  "this process waits for %u communicators already, the limit",
                                  session->meetings);
-    struct occl_rendezvous *meeting = status == OCCL_OK ? find(daemon, secret) : NULL;
+    struct occl_rendezvous *meeting =
+        status == OCCL_OK ? occl_rendezvous_find(daemon, secret) : NULL;
     if (meeting)
         status = admit(session, msg, meeting, &detail);
     else if (status == OCCL_OK && !(meeting = start(session, msg, secret)))
@@ -282,6 +284,23 @@ void occl_rendezvous_session_gone(struct occl_session *session) {
         fail(daemon, meeting, OCCL_E_PEER_FAILED, text);
     }
     trim(daemon);
+}
+
+const char *occl_rendezvous_rank_ended(struct occl_daemon *daemon, struct occl_rendezvous *meeting,
+                                       uint32_t rank, long pid, const char *cause) {
+    char text[OCCL_DETAIL_BYTES];
+    if (!meeting)
+        return "unknown";
+    if (!meeting->waiting)
+        return "settled";
+    if (rank >= meeting->ranks || meeting->waiters[rank].session)
+        return "elsewhere";
+    (void)snprintf(text, sizeof text,
+                   "communicator %s: rank %u (host %s, pid %ld) ended before it came: %s",
+                   meeting->name, rank, daemon->host, pid, cause);
+    fail(daemon, meeting, OCCL_E_PEER_FAILED, text);
+    trim(daemon);
+    return "settled";
 }
 
 void occl_rendezvous_job_gone(struct occl_job *job) {

@@ -26,6 +26,7 @@ struct occl_split {
     struct occl_comm *parent;
     uint32_t sequence;
     uint32_t came;
+    uint64_t born_ns, last_ns; /* when the first and the last one called */
     struct occl_timer timer;
     TAILQ_ENTRY(occl_split) in_comm;
     struct part parts[];
@@ -68,6 +69,27 @@ static void timed_out(struct occl_timer *timer) {
         "split %u of communicator %s: time-out; of %u ranks these have not called it: %s",
         split->sequence, split->parent->name, split->parent->ranks, ranks);
     fail(split, OCCL_E_TIMEOUT, text);
+}
+
+bool occl_split_next(const struct occl_comm *parent, struct occl_split **at,
+                     struct occl_op_view *out_op) {
+    struct occl_split *split = *at ? TAILQ_NEXT(*at, in_comm) : TAILQ_FIRST(&parent->splits);
+    *at = split;
+    if (!split)
+        return false;
+    memset(out_op, 0, sizeof *out_op);
+    out_op->comm = split->parent;
+    out_op->key = (struct occl_op_key){OCCL_PEERS_ALL, 0, split->sequence};
+    out_op->signature.kind = OCCL_OPVIEW_SPLIT;
+    for (uint32_t rank = 0; rank < parent->ranks; rank++) {
+        out_op->members_mask |= 1ull << rank;
+        if (split->parts[rank].session)
+            out_op->arrived_mask |= 1ull << rank;
+    }
+    out_op->waiting_mask = out_op->arrived_mask; /* the call blocks */
+    out_op->since_ns = split->born_ns;
+    out_op->waiting_since_ns = split->last_ns;
+    return true;
 }
 
 static int by_color_key_rank(const void *left, const void *right) {
@@ -217,6 +239,9 @@ void occl_split_handle(struct occl_session *session, const struct occl_msg_comm_
                           .default_deadline_ns = msg->default_deadline_ns};
     (void)snprintf(part->name, sizeof part->name, "%s", msg->name); /* checked: it is terminated */
     split->came++;
+    split->last_ns = occl_loop_now_ns(loop);
+    if (split->came == 1)
+        split->born_ns = split->last_ns;
     if (split->came == seat->comm->ranks) {
         complete(split);
         return;

@@ -33,6 +33,7 @@
 /* A wait that was reported, owned by its communicator. */
 struct occl_stall {
     struct occl_op_key key;
+    bool is_split; /* the key of a split may be that of an op, too */
     uint64_t since_ns;
     uint64_t next_report_ns, gap_ns;
     bool seen;
@@ -99,8 +100,9 @@ static bool same_key(const struct occl_op_key *a, const struct occl_op_key *b) {
 static struct occl_stall *stall_of(const struct occl_op_view *op) {
     uint32_t count = 0;
     struct occl_stall *stall;
+    bool is_split = op->signature.kind == OCCL_OPVIEW_SPLIT;
     for (stall = op->comm->stalls; stall; stall = stall->next) {
-        if (same_key(&stall->key, &op->key))
+        if (same_key(&stall->key, &op->key) && stall->is_split == is_split)
             return stall;
         count++;
     }
@@ -108,6 +110,7 @@ static struct occl_stall *stall_of(const struct occl_op_view *op) {
     if (!stall)
         return NULL;
     stall->key = op->key;
+    stall->is_split = is_split;
     stall->since_ns = op->since_ns;
     stall->gap_ns = op->comm->job->stall_interval_ns;
     stall->next = op->comm->stalls;
@@ -176,8 +179,9 @@ static void settle_stalls(struct occl_tenant_scan *tenant_scan, struct occl_comm
         }
         if (may_log(tenant_scan, true, now, more, sizeof more))
             OCCL_LOG_INFO(daemon->log, "stall",
-                          "job %s communicator %s: op with tag %u #%u goes on after %.1f s%s",
-                          comm->job->name, comm->name, stall->key.tag, stall->key.instance,
+                          "job %s communicator %s: %s with tag %u #%u goes on after %.1f s%s",
+                          comm->job->name, comm->name, stall->is_split ? "split" : "op",
+                          stall->key.tag, stall->key.instance,
                           (double)(now - stall->since_ns) / 1e9, more);
         *link = stall->next;
         free(stall);

@@ -129,6 +129,14 @@ static void scan_claim(struct occl_view *view, uint32_t index) {
     }
 }
 
+/* Few: see SPLITS_MAX of split.c. */
+static void add_splits(struct occl_view *view) {
+    struct occl_split *split = NULL;
+    struct occl_op_view op;
+    while (occl_split_next(view->comm, &split, &op))
+        add_op(view, &op, NULL);
+}
+
 static void add_notes(struct occl_comm *comm) {
     struct occl_comm_noted sums = {0, 0, 0, 0};
     for (uint32_t rank = 0; rank < comm->ranks; rank++) {
@@ -152,6 +160,8 @@ static bool scan_comms(struct occl_view *view) {
         scan_claim(view, view->claim++);
     if (ops && view->claim < OCCL_CLAIMS)
         return false;
+    if (ops)
+        add_splits(view);
     if (view->request.wants & OCCL_VIEW_WANT_NOTES)
         add_notes(comm);
     view->comm = TAILQ_NEXT(comm, in_job);
@@ -189,7 +199,8 @@ static void count_engine(struct occl_view *view) {
         !occl_engine_job_usage(view->daemon->engine, view->job_id, &usage))
         return;
     for (uint32_t i = 0; i < view->list.count; i++)
-        shown += !view->list.ops[i].in_record;
+        shown +=
+            !view->list.ops[i].in_record && view->list.ops[i].signature.kind != OCCL_OPVIEW_SPLIT;
     if (usage.queue_depth > shown && shown >= ENGINE_OPS_COMM)
         view->cut += usage.queue_depth - shown;
 }

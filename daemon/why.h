@@ -48,14 +48,21 @@ struct occl_wait_node {
 #define OCCL_WAIT_SETTLED_NS 500000000ull
 /* Edges of a graph: it takes a millisecond then. Ops behind the first ops_count have none. */
 #define OCCL_WAIT_EDGES_MAX 65536u
+/* Who waits until an op goes on: those that wait in it, but for ranks that are held back from it
+ * and will not need the others; they wait for what they are held back by. */
+struct occl_op_wait {
+    uint64_t mask;
+    uint64_t since_ns; /* when the last of them began; 0: unknown */
+};
 struct occl_wait_graph {
     const struct occl_op_list *list;
     uint64_t now_ns;
     struct occl_wait_node *nodes; /* every process of the job, by session->place */
     uint32_t count;
     uint32_t ops_count;
-    uint32_t *edges;        /* numbers of ops */
-    unsigned char *op_sets; /* by op: enum occl_op_set */
+    uint32_t *edges;               /* numbers of ops */
+    struct occl_op_wait *op_waits; /* by op */
+    unsigned char *op_sets;        /* by op: enum occl_op_set */
     /* Lists of held-back ranks by the op that theirs comes after: head by op, next by held-back
      * rank; one more than the number, 0 ends. */
     uint32_t *after_head, *after_next;
@@ -67,6 +74,8 @@ enum occl_op_set {
 /* Over the ops of one job; list, now_ns and nodes are set. OCCL_E_NO_MEMORY. */
 int occl_why_graph_build(struct occl_wait_graph *graph);
 void occl_why_graph_free(struct occl_wait_graph *graph);
+/* Members without which nobody who waits in the op goes on, whether they have come or not. */
+uint64_t occl_why_needed(const struct occl_op_view *op);
 /* NULL: no process of this graph. */
 struct occl_wait_node *occl_why_node(const struct occl_wait_graph *graph,
                                      const struct occl_session *session);

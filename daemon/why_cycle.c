@@ -32,7 +32,7 @@ static bool leave_by_wait(const struct occl_wait_graph *graph, const struct occl
         return false;
     uint32_t to = graph->edges[node->waits_first];
     const struct occl_op_view *next = &graph->list->ops[to];
-    for (uint64_t left = next->waiting_mask; left; left &= left - 1) {
+    for (uint64_t left = graph->op_waits[to].mask; left; left &= left - 1) {
         uint32_t there = (uint32_t)__builtin_ctzll(left);
         if (occl_why_node(graph, next->comm->seats[there].session) != node)
             continue;
@@ -47,7 +47,8 @@ static bool leave_by_held(const struct occl_wait_graph *graph, const struct occl
     for (uint32_t i = 0; i < op->held_count; i++) {
         const struct occl_held_view *held = &graph->list->helds[op->held_first + i];
         struct occl_session *session = op->comm->seats[held->rank].session;
-        if (!session || !occl_why_op_stuck(graph, held->after, definite) ||
+        if (!session || !(occl_why_needed(op) >> held->rank & 1) ||
+            !occl_why_op_stuck(graph, held->after, definite) ||
             (definite && held->since_ns + OCCL_WAIT_SETTLED_NS > graph->now_ns))
             continue;
         *out = (struct way){held->rank, session, held, held->after, held->after_rank};
@@ -59,7 +60,8 @@ static bool leave_by_held(const struct occl_wait_graph *graph, const struct occl
 static bool leave(const struct occl_wait_graph *graph, uint32_t number, bool definite,
                   struct way *out) {
     const struct occl_op_view *op = &graph->list->ops[number];
-    for (uint64_t left = op->members_mask & ~(op->arrived_mask | op->held_mask | op->unsure_mask);
+    for (uint64_t left =
+             occl_why_needed(op) & ~(op->arrived_mask | op->held_mask | op->unsure_mask);
          left; left &= left - 1)
         if (leave_by_wait(graph, op, (uint32_t)__builtin_ctzll(left), definite, out))
             return true;

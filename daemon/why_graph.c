@@ -11,16 +11,47 @@
  * ops alone, with nobody waiting. If an op comes after several, one of them is known here, which is
  * enough: while that one is stuck, so is the op.
  *
+ * Not every op needs all its members. A source decides it alone, and a contributor is done without
+ * the others (op_kind.h), if the payload is small, which is not known before they come. So while
+ * the source has not come it is the only one that holds up those who wait for it, and who waits in
+ * an op of its own that is held back waits for what that one comes after, unless it is the one that
+ * needs all. Whoever has come and still waits does need the others.
+ *
  * The time is linear in the edges (process, op), and these are bounded: a page full of invented ops
  * costs a millisecond. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "daemon/why.h"
+#include "shm_ipc/op_kind.h"
+
+/* The root, or of a pair the sender. OCCL_LOCAL_RANKS_MAX: there is none. */
+static uint32_t root_of(const struct occl_op_view *op, const struct occl_kind_traits *traits) {
+    if (traits->flags & OCCL_KIND_PAIR)
+        return op->key.peers >> 16;
+    return traits->flags & OCCL_KIND_ROOTED ? op->signature.root : OCCL_LOCAL_RANKS_MAX;
+}
+
+uint64_t occl_why_needed(const struct occl_op_view *op) {
+    const struct occl_kind_traits *traits = occl_kind_traits(op->signature.kind);
+    uint32_t root = traits ? root_of(op, traits) : OCCL_LOCAL_RANKS_MAX;
+    uint64_t source = root < OCCL_LOCAL_RANKS_MAX ? 1ull << root & op->members_mask : 0;
+    if (!source || !(traits->flags & OCCL_KIND_SOURCE) || (op->arrived_mask & source))
+        return op->members_mask;
+    return source;
+}
+
+/* Held back, and what it comes after is all that the rank is known to wait for. */
+static bool ends_alone(const struct occl_op_view *op, uint32_t rank) {
+    const struct occl_kind_traits *traits = occl_kind_traits(op->signature.kind);
+    if (!traits || !(traits->flags & (OCCL_KIND_SOURCE | OCCL_KIND_CONTRIBUTES)))
+        return false;
+    return (traits->flags & OCCL_KIND_SOURCE) || rank != root_of(op, traits);
+}
 
 /* Members that a process has to bring. */
 static uint64_t missing_of(const struct occl_op_view *op) {
-    return op->members_mask & ~(op->arrived_mask | op->held_mask | op->unsure_mask);
+    return occl_why_needed(op) & ~(op->arrived_mask | op->held_mask | op->unsure_mask);
 }
 
 static bool op_waits(const struct occl_op_view *op) {
@@ -40,10 +71,36 @@ static struct occl_wait_node *node_at(const struct occl_wait_graph *graph,
     return occl_why_node(graph, op->comm->seats[__builtin_ctzll(ranks)].session);
 }
 
+/* ---- who waits for what ---- */
+
+static void move_wait(struct occl_wait_graph *graph, const struct occl_held_view *held) {
+    struct occl_op_wait *from = &graph->op_waits[held->op];
+    if (!(from->mask >> held->rank & 1) || !ends_alone(&graph->list->ops[held->op], held->rank))
+        return;
+    from->mask &= ~(1ull << held->rank);
+    if (held->after >= graph->list->count)
+        return;
+    struct occl_op_wait *to = &graph->op_waits[held->after];
+    to->mask |= 1ull << held->after_rank;
+    if (to->since_ns < from->since_ns)
+        to->since_ns = from->since_ns;
+}
+
+static void find_waits(struct occl_wait_graph *graph) {
+    const struct occl_op_list *list = graph->list;
+    for (uint32_t i = 0; i < list->count; i++)
+        graph->op_waits[i] =
+            (struct occl_op_wait){list->ops[i].waiting_mask, list->ops[i].waiting_since_ns};
+    for (uint32_t i = 0; i < list->held_count; i++)
+        if (list->helds[i].op < list->count)
+            move_wait(graph, &list->helds[i]);
+}
+
 /* ---- edges ---- */
 
-static uint32_t edges_of(const struct occl_op_view *op) {
-    return op_waits(op) ? (uint32_t)(__builtin_popcountll(op->waiting_mask) +
+static uint32_t edges_of(const struct occl_wait_graph *graph, uint32_t number) {
+    const struct occl_op_view *op = &graph->list->ops[number];
+    return op_waits(op) ? (uint32_t)(__builtin_popcountll(graph->op_waits[number].mask) +
                                      __builtin_popcountll(missing_of(op)))
                         : 0;
 }
@@ -53,12 +110,12 @@ static void count_edges(struct occl_wait_graph *graph) {
     for (graph->ops_count = 0; graph->ops_count < graph->list->count; graph->ops_count++) {
         const struct occl_op_view *op = &graph->list->ops[graph->ops_count];
         struct occl_wait_node *node;
-        edges += edges_of(op);
+        edges += edges_of(graph, graph->ops_count);
         if (edges > OCCL_WAIT_EDGES_MAX)
             return;
         if (!op_waits(op))
             continue;
-        for (uint64_t left = op->waiting_mask; left; left &= left - 1)
+        for (uint64_t left = graph->op_waits[graph->ops_count].mask; left; left &= left - 1)
             if ((node = node_at(graph, op, left)) != NULL)
                 node->waits_count++;
         for (uint64_t left = missing_of(op); left; left &= left - 1)
@@ -82,7 +139,7 @@ static void place_edges(struct occl_wait_graph *graph) {
         struct occl_wait_node *node;
         if (!op_waits(op))
             continue;
-        for (uint64_t left = op->waiting_mask; left; left &= left - 1)
+        for (uint64_t left = graph->op_waits[i].mask; left; left &= left - 1)
             if ((node = node_at(graph, op, left)) != NULL)
                 graph->edges[node->waits_first + node->waits_count++] = i;
         for (uint64_t left = missing_of(op); left; left &= left - 1)
@@ -133,14 +190,15 @@ static bool settled(const struct occl_wait_graph *graph, uint64_t since_ns) {
     return since_ns + OCCL_WAIT_SETTLED_NS <= graph->now_ns;
 }
 
-static bool unsettled(const struct shrinking *s, const struct occl_op_view *op) {
-    return s->definite && !settled(s->graph, op->waiting_since_ns);
+static bool unsettled(const struct shrinking *s, uint32_t number) {
+    return s->definite && !settled(s->graph, s->graph->op_waits[number].since_ns);
 }
 
-/* The op that this one comes after holds it up. */
+/* The op that this one comes after holds it up, for it needs the rank. */
 static bool held_counts(const struct occl_wait_graph *graph, const struct occl_held_view *held,
                         bool definite) {
     return held->op < graph->ops_count && occl_why_op_stuck(graph, held->after, definite) &&
+           (occl_why_needed(&graph->list->ops[held->op]) >> held->rank & 1) &&
            (!definite || settled(graph, held->since_ns));
 }
 
@@ -154,7 +212,7 @@ static void release(struct shrinking *s, uint32_t number) {
 static void op_goes_on(struct shrinking *s, uint32_t number) {
     const struct occl_wait_graph *graph = s->graph;
     const struct occl_op_view *op = &graph->list->ops[number];
-    for (uint64_t left = op->waiting_mask; left; left &= left - 1) {
+    for (uint64_t left = graph->op_waits[number].mask; left; left &= left - 1) {
         const struct occl_wait_node *node = node_at(graph, op, left);
         if (in_set(node, s->definite))
             take_away(s, vertex_of(s, node));
@@ -198,7 +256,7 @@ static void shrink(struct shrinking *s) {
         if (held_counts(graph, &list->helds[i], s->definite))
             s->held[list->helds[i].op]++;
     for (uint32_t i = 0; i < graph->ops_count; i++)
-        if (op_waits(&list->ops[i]) && (s->held[i] == 0 || unsettled(s, &list->ops[i])))
+        if (op_waits(&list->ops[i]) && (s->held[i] == 0 || unsettled(s, i)))
             take_away(s, i);
     while (s->head < s->tail) {
         uint32_t vertex = s->queue[s->head++];
@@ -289,6 +347,8 @@ static bool all_threads_wait(const struct occl_session *session) {
 }
 
 static void build(struct occl_wait_graph *graph, struct shrinking *s) {
+    find_waits(graph);
+    count_edges(graph);
     place_edges(graph);
     place_helds(graph);
     for (uint32_t i = 0; i < graph->count; i++) {
@@ -303,18 +363,18 @@ static void build(struct occl_wait_graph *graph, struct shrinking *s) {
 }
 
 int occl_why_graph_build(struct occl_wait_graph *graph) {
-    count_edges(graph);
     struct shrinking s = {.graph = graph};
-    uint32_t vertices = graph->ops_count + graph->count;
+    uint32_t ops = graph->list->count, vertices = ops + graph->count;
     graph->edges = calloc(OCCL_WAIT_EDGES_MAX, sizeof *graph->edges);
-    graph->op_sets = calloc(graph->ops_count + 1, sizeof *graph->op_sets);
-    graph->after_head = calloc(graph->ops_count + 1, sizeof *graph->after_head);
+    graph->op_waits = calloc(ops + 1, sizeof *graph->op_waits);
+    graph->op_sets = calloc(ops + 1, sizeof *graph->op_sets);
+    graph->after_head = calloc(ops + 1, sizeof *graph->after_head);
     graph->after_next = calloc(graph->list->held_count + 1, sizeof *graph->after_next);
     s.held = calloc(vertices + 1, sizeof *s.held);
     s.queue = calloc(vertices + 1, sizeof *s.queue);
     s.queued = calloc(vertices + 1, sizeof *s.queued);
-    int status = graph->edges && graph->op_sets && graph->after_head && graph->after_next &&
-                         s.held && s.queue && s.queued
+    int status = graph->edges && graph->op_waits && graph->op_sets && graph->after_head &&
+                         graph->after_next && s.held && s.queue && s.queued
                      ? OCCL_OK
                      : OCCL_E_NO_MEMORY;
     if (status == OCCL_OK)
@@ -328,6 +388,7 @@ int occl_why_graph_build(struct occl_wait_graph *graph) {
 void occl_why_graph_free(struct occl_wait_graph *graph) {
     free(graph->nodes);
     free(graph->edges);
+    free(graph->op_waits);
     free(graph->op_sets);
     free(graph->after_head);
     free(graph->after_next);

@@ -76,8 +76,10 @@ int occl_fd_take(struct occl_fd_message *message, uint32_t received_bytes,
     if (flags & MSG_TRUNC)
         status = occl_detail_set(detail, OCCL_E_TRUNCATED, 0, "datagram longer than %zu bytes",
                                  message->iov.iov_len);
+    else if ((flags & MSG_CTRUNC) && count < OCCL_MESSAGE_FDS_MAX)
+        status = occl_detail_set(detail, OCCL_E_NO_MEMORY, EMFILE,
+                                 "no descriptor is left in this process (RLIMIT_NOFILE)");
     else if (flags & MSG_CTRUNC)
-        /* More descriptors than there is room for, or our own table of descriptors is full. */
         status = occl_detail_set(detail, OCCL_E_TRUNCATED, 0,
                                  "descriptors cut off after %u: expected at most %d", count,
                                  OCCL_MESSAGE_FDS_MAX);
@@ -150,7 +152,7 @@ int occl_fd_recv(int socket_fd, void *buffer, uint32_t capacity_bytes, bool wait
     if (got < 0)
         return fail(detail, "receive", errno);
     int status = occl_fd_take(&message, (uint32_t)got, out_fds, out_fd_count, detail);
-    if (status == OCCL_OK)
+    if (status == OCCL_OK || status == OCCL_E_NO_MEMORY)
         *out_bytes = (uint32_t)got;
     return status;
 }

@@ -40,6 +40,7 @@ void occl_fd_prepare_recv(struct occl_fd_message *message, void *buffer, uint32_
 /* Judges a recvmsg that returned received_bytes (>= 0) with MSG_CMSG_CLOEXEC. OCCL_OK: the
  * descriptors in out_fds (room for OCCL_MESSAGE_FDS_MAX; unused ones are -1) are the caller's.
  * OCCL_E_TRUNCATED: datagram or control data did not fit. OCCL_E_PROTOCOL: too many descriptors.
+ * OCCL_E_NO_MEMORY: the table of descriptors is full; the datagram is whole, but for them.
  * OCCL_E_DAEMON_LOST: end of the connection. On errors nothing is left open. */
 int occl_fd_take(struct occl_fd_message *message, uint32_t received_bytes,
                  int out_fds[OCCL_MESSAGE_FDS_MAX], uint32_t *out_fd_count,
@@ -51,7 +52,8 @@ void occl_fd_close_all(int fds[OCCL_MESSAGE_FDS_MAX]);
  * OCCL_E_INTERNAL. Never raises SIGPIPE. */
 int occl_fd_send(int socket_fd, const void *data, uint32_t bytes, const int *fds, uint32_t fd_count,
                  bool wait, struct occl_detail *detail) __attribute__((warn_unused_result));
-/* One datagram into buffer. Statuses of occl_fd_take and of occl_fd_send. */
+/* One datagram into buffer. Statuses of occl_fd_take and of occl_fd_send. *out_bytes is set on
+ * success, and on OCCL_E_NO_MEMORY if it was the descriptors that found no room. */
 int occl_fd_recv(int socket_fd, void *buffer, uint32_t capacity_bytes, bool wait,
                  uint32_t *out_bytes, int out_fds[OCCL_MESSAGE_FDS_MAX], uint32_t *out_fd_count,
                  struct occl_detail *detail) __attribute__((warn_unused_result));

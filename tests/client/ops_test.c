@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -297,6 +299,44 @@ static void test_split_priority(void **state) {
     assert_int_equal(world_run(&w, 3, split_priorities, NULL, 30), 0);
 }
 
+/* Whether the daemon knows a certain cycle. */
+static bool is_cycle_known(const struct world *world) {
+    struct occl_admin admin;
+    struct occl_detail detail;
+    json_t *reply = NULL;
+    bool known = false;
+    if (occl_admin_open(world->socket, "ops_test", 5000, &admin, &detail) != OCCL_OK)
+        return false;
+    json_t *request = json_pack("{s:s}", "verb", "why");
+    if (occl_admin_call(&admin, request, 5000, &reply, &detail) == OCCL_OK)
+        known = json_is_true(
+            json_object_get(json_array_get(json_object_get(reply, "cycles"), 0), "definite"));
+    json_decref(reply);
+    json_decref(request);
+    occl_admin_close(&admin);
+    return known;
+}
+
+/* Rank 0 waits in a split for rank 1, who waits in a barrier for rank 0. */
+static int split_in_cycle(struct world_rank *me) {
+    struct occl_comm child;
+    struct occl_comm_attr attr = OCCL_COMM_ATTR_INIT;
+    bool known = me->rank != 2;
+    attr.create_timeout_ns = 3000000000 * world_slowness();
+    if (me->rank == 0)
+        WORLD_CHECK(occl_comm_split(me->comm, 0, 0, &attr, &child) == OCCL_ERROR_TIMEOUT);
+    for (double start = world_now(); !known && world_now() < start + 2.5 * world_slowness();
+         known = is_cycle_known(me->world))
+        (void)usleep(50000);
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    WORLD_CHECK(known);
+    return 0;
+}
+static void test_split_in_a_cycle_is_named(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 3, split_in_cycle, NULL, 30), 0);
+}
+
 static uint32_t called;
 static void on_done(enum occl_result result, void *arg) {
     if (result == OCCL_SUCCESS)
@@ -335,6 +375,34 @@ static int asynchronous(struct world_rank *me) {
 static void test_callbacks_and_wait_any(void **state) {
     (void)state;
     assert_int_equal(world_run(&w, 4, asynchronous, NULL, 30), 0);
+}
+
+/* Who waits for any of several ops for long looks at them ever more rarely. */
+static int wait_any_for_long(struct world_rank *me) {
+    struct occl_request requests[2];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    struct rusage before, after;
+    int index;
+    for (int i = 0; i < 2 && me->rank == 0; i++) {
+        attr.tag = (uint32_t)i + 1;
+        WORLD_OK(occl_barrier(me->comm, &attr, &requests[i]));
+    }
+    if (me->rank == 0) {
+        (void)getrusage(RUSAGE_SELF, &before);
+        WORLD_CHECK(occl_wait_any(requests, 2, 2000000000, &index) == OCCL_IN_PROGRESS);
+        (void)getrusage(RUSAGE_SELF, &after);
+        WORLD_CHECK(after.ru_nvcsw - before.ru_nvcsw < 3000);
+    }
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    for (int i = 0; i < 2 && me->rank == 1; i++) {
+        attr.tag = (uint32_t)i + 1;
+        WORLD_OK(occl_barrier(me->comm, &attr, NULL));
+    }
+    return me->rank == 0 ? occl_wait_all(requests, 2) != OCCL_SUCCESS : 0;
+}
+static void test_waiting_for_any_costs_little(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, wait_any_for_long, NULL, 30), 0);
 }
 
 static int paths(struct world_rank *me) {
@@ -390,7 +458,9 @@ int main(void) {
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_split_priority),
+        cmocka_unit_test(test_split_in_a_cycle_is_named),
         cmocka_unit_test(test_callbacks_and_wait_any),
+        cmocka_unit_test(test_waiting_for_any_costs_little),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_broadcast_root_ahead),
     };

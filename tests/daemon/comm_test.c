@@ -202,6 +202,62 @@ static void timeout_names_the_missing_ranks(void **state) {
     fixture_stop(&f);
 }
 
+/* state of the answer, or the status of the refusal as text. */
+static const char *rank_ended(struct client *asker, const struct occl_unique_id_wire *id,
+                              int rank) {
+    static char state[32];
+    char text[2 * sizeof id->bytes + 1], request[512];
+    int status;
+    for (size_t i = 0; i < sizeof id->bytes; i++)
+        (void)snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
+    (void)snprintf(request, sizeof request,
+                   "{\"verb\":\"rank_ended\",\"unique_id\":\"%s\",\"rank\":%d,\"pid\":77,"
+                   "\"status\":9}",
+                   text, rank);
+    json_t *answer = client_admin(asker, request, &status);
+    if (status == OCCL_OK)
+        (void)snprintf(state, sizeof state, "%s",
+                       json_string_value(json_object_get(answer, "state")));
+    else
+        (void)snprintf(state, sizeof state, "%s", occl_status_name(status));
+    json_decref(answer);
+    return state;
+}
+
+/* A launcher tells of ranks that died before they attached: the others wait no longer. */
+static void who_ends_before_it_came_is_told_of(void **state) {
+    struct fixture f;
+    struct client c[4];
+    struct occl_unique_id_wire id;
+    (void)state;
+    fixture_prepare(&f);
+    fixture_start(&f);
+    attach_all(c, 4, &f);
+    client_unique_id(31, &id);
+    assert_string_equal(rank_ended(&c[3], &id, 1), "unknown"); /* nobody waits yet */
+    (void)client_comm_ask(&c[0], &id, 0, 3, 0);
+    (void)client_comm_ask(&c[2], &id, 2, 3, 0);
+    assert_string_equal(rank_ended(&c[3], &id, 2), "elsewhere"); /* it is there */
+    assert_string_equal(rank_ended(&c[3], &id, 3), "elsewhere"); /* nobody waits for it */
+    assert_string_equal(rank_ended(&c[3], &id, 1), "settled");
+    for (int i = 0; i < 4; i += 2) {
+        assert_true(client_receive(&c[i], 5000));
+        assert_int_equal(c[i].in.h.type, OCCL_MSG_REPLY);
+        assert_int_equal(c[i].in.reply.detail.status, OCCL_E_PEER_FAILED);
+        assert_non_null(strstr(c[i].in.reply.detail.text, "rank 1 (host"));
+        assert_non_null(strstr(c[i].in.reply.detail.text, "pid 77) ended before it came: killed by "
+                                                          "signal 9"));
+    }
+    assert_string_equal(rank_ended(&c[3], &id, 1), "settled");
+    (void)client_comm_ask(&c[1], &id, 1, 3, 0); /* and so is one that comes after all */
+    assert_true(client_receive(&c[1], 5000));
+    assert_int_equal(c[1].in.reply.detail.status, OCCL_E_PEER_FAILED);
+    memset(id.bytes, 7, sizeof id.bytes);
+    assert_string_equal(rank_ended(&c[3], &id, 1), "E_INVALID");
+    close_all(c, 4);
+    fixture_stop(&f);
+}
+
 static void communicator_quota_is_named(void **state) {
     struct fixture f;
     struct client c;
@@ -439,6 +495,7 @@ int main(void) {
         cmocka_unit_test(id_names_one_communicator_once),
         cmocka_unit_test(other_jobs_are_kept_out),
         cmocka_unit_test(timeout_names_the_missing_ranks),
+        cmocka_unit_test(who_ends_before_it_came_is_told_of),
         cmocka_unit_test(communicator_quota_is_named),
         cmocka_unit_test(split_orders_by_color_key_rank),
         cmocka_unit_test(split_takes_what_its_rank_0_says),

@@ -297,12 +297,80 @@ static void noise_is_read_and_bounded(void **state) {
     stage_close(s);
 }
 
+/* How many cycles are certain, and whether this rank alone is blamed, as late. */
+static uint32_t certain_cycles(struct stage *s, uint32_t late_rank, bool *out_only_late) {
+    json_t *answer = ask(s, "{\"verb\":\"why\"}");
+    uint32_t certain = 0;
+    for (size_t i = 0; i < length(answer, "cycles"); i++)
+        certain += json_is_true(json_object_get(item(answer, "cycles", i), "definite"));
+    *out_only_late = length(answer, "culprits") == 1 &&
+                     number_of(item(answer, "culprits", 0), "rank") == late_rank &&
+                     strcmp(text_of(item(answer, "culprits", 0), "verdict"), "late") == 0;
+    json_decref(answer);
+    return certain;
+}
+
+/* Rank 2 waits in a fan-out of rank 0, who is late; rank 1 waits for a message of rank 2 before it
+ * comes to the fan-out. Nobody needs rank 1: when rank 0 comes, all go on. A barrier needs it. */
+static void a_late_source_closes_no_cycle(void **state) {
+    const struct occl_op_key message = {2u << 16 | 1u, 4, 0};
+    const uint8_t kinds[] = {OCCL_OP_FAN_OUT, OCCL_OP_BROADCAST, OCCL_OP_SCATTER, OCCL_OP_BARRIER};
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds; i++) {
+        struct stage *s = stage_open(3, 0);
+        bool only_late;
+        (void)client_arrive(&s->c[2], &s->a[2], first, kinds[i], true, 900 * MS);
+        (void)client_arrive(&s->c[1], &s->a[1], message, OCCL_OP_RECV, true, 900 * MS);
+        threads(&s->c[1], 1, 1);
+        threads(&s->c[2], 1, 1);
+        uint32_t certain = certain_cycles(s, 0, &only_late);
+        assert_int_equal(certain, kinds[i] == OCCL_OP_BARRIER);
+        assert_int_equal(only_late, kinds[i] != OCCL_OP_BARRIER);
+        stage_close(s);
+    }
+}
+
+/* Rank 1 waits in a fan-in to rank 0, which comes after a message of rank 2, who is late; rank 0
+ * waits for a message that rank 1 sends afterwards. Rank 1 will be done without rank 0, in a
+ * broadcast of its own, too; in one of rank 0 not, which then is the one to wait for. */
+static void held_back_givers_wait_for_nobody_else(void **state) {
+    const struct occl_op_key before = {2u << 16 | 1u, 4, 0}, behind = {1u << 16 | 0u, 4, 0};
+    const struct {
+        uint8_t kind;
+        uint32_t root;
+        bool cycle;
+    } cases[] = {
+        {OCCL_OP_FAN_IN, 0, false},    {OCCL_OP_REDUCE, 0, false},
+        {OCCL_OP_BROADCAST, 1, false}, {OCCL_OP_REDUCE, 1, true}, /* the root needs all */
+        {OCCL_OP_BARRIER, 0, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct stage *s = stage_open(3, 0);
+        bool only_late;
+        (void)client_arrive(&s->c[1], &s->a[1], before, OCCL_OP_RECV, false, 900 * MS);
+        struct occl_line *line = client_hold_back(&s->c[1], &s->a[1], second, cases[i].kind,
+                                                  900 * MS, s->a[1].number, before);
+        line->root = cases[i].root;
+        occl_note64(&line->wait_since_ticks, line->submit_ticks);
+        (void)client_arrive(&s->c[0], &s->a[0], behind, OCCL_OP_RECV, true, 900 * MS);
+        threads(&s->c[0], 1, 1);
+        threads(&s->c[1], 1, 1);
+        uint32_t certain = certain_cycles(s, 2, &only_late);
+        assert_int_equal(certain, cases[i].cycle);
+        assert_int_equal(only_late, !cases[i].cycle);
+        stage_close(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(held_back_ranks_say_for_what),
         cmocka_unit_test(cycle_of_ops_that_come_after_each_other),
         cmocka_unit_test(such_a_cycle_is_told_to_its_members),
         cmocka_unit_test(waits_and_held_back_ops_close_a_cycle),
+        cmocka_unit_test(a_late_source_closes_no_cycle),
+        cmocka_unit_test(held_back_givers_wait_for_nobody_else),
         cmocka_unit_test(held_back_from_what_is_there),
         cmocka_unit_test(held_back_on_the_way_to_the_ring),
         cmocka_unit_test(a_hostile_line_says_nothing),

@@ -403,6 +403,74 @@ static void forming_communicators_are_waits_too(void **state) {
     stage_close(s);
 }
 
+/* Crosswise, for a second and a half, but the last call to wait is only a moment old. */
+static void ranks_that_wait_with_timeouts_are_named(void **state) {
+    struct stage *s = stage_open(2, 0);
+    (void)state;
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        struct client_comm *comms = rank ? s->b : s->a;
+        const struct occl_op_key other = {OCCL_PEERS_ALL, 9, rank};
+        struct occl_record *young =
+            client_arrive(&s->c[rank], &comms[rank], other, OCCL_OP_ALL_REDUCE, false, 10 * MS);
+        struct occl_record *old =
+            client_arrive(&s->c[rank], &comms[rank], plain, OCCL_OP_ALL_REDUCE, true, 1500 * MS);
+        occl_note64(&occl_line_at(old, rank)->wait_since_ticks,
+                    occl_line_at(young, rank)->submit_ticks);
+        threads(&s->c[rank], 1, 1);
+    }
+    json_t *answer = ask(s, "{\"verb\":\"why\"}");
+    assert_int_equal(length(answer, "cycles"), 1);
+    assert_true(json_is_false(json_object_get(item(answer, "cycles", 0), "definite")));
+    assert_int_equal(length(answer, "culprits"), 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_string_equal(text_of(item(answer, "culprits", i), "verdict"), "waiting");
+    json_decref(answer);
+    stage_close(s);
+}
+
+static void ask_split(struct client *client, const struct client_comm *comm, uint32_t sequence) {
+    struct occl_msg_comm_split msg;
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, OCCL_MSG_COMM_SPLIT, 70 + sequence);
+    msg.comm = comm->number;
+    msg.sequence = sequence;
+    msg.priority = 255;
+    client_send(client, &msg, sizeof msg, -1);
+    threads(client, 1, 1);
+}
+
+/* Ranks 0 and 2 wait in a split, rank 1 has not called it; or it waits in an op for rank 0. */
+static void splits_are_waits_too(void **state) {
+    (void)state;
+    for (int in_cycle = 0; in_cycle < 2; in_cycle++) {
+        struct stage *s = stage_open(3, 0);
+        ask_split(&s->c[0], &s->a[0], 4);
+        ask_split(&s->c[2], &s->a[2], 4);
+        if (in_cycle) /* its key is the same */
+            wait_in(s, s->a, 1, 900 * MS);
+        (void)fixture_pump(&s->f, 700, NULL, NULL);
+        json_t *answer = ask(s, "{\"verb\":\"why\"}");
+        assert_int_equal(length(answer, "waits"), 1 + in_cycle);
+        for (size_t i = 0; i < length(answer, "waits"); i++) {
+            const json_t *wait = item(answer, "waits", i);
+            bool is_split = strcmp(text_of(wait, "kind"), "comm_split") == 0;
+            assert_int_equal(is_split, !in_cycle || strcmp(text_of(wait, "arrived_text"), "1"));
+            assert_string_equal(text_of(wait, "missing_text"), is_split ? "1" : "0,2");
+            assert_string_equal(text_of(wait, "path"), is_split ? "daemon" : "record");
+            assert_int_equal(number_of(wait, "instance"), 4);
+        }
+        assert_int_equal(length(answer, "cycles"), in_cycle);
+        assert_int_equal(length(answer, "culprits"), in_cycle ? 3 : 1);
+        for (size_t i = 0; i < length(answer, "culprits"); i++)
+            assert_string_equal(text_of(item(answer, "culprits", i), "verdict"),
+                                in_cycle ? "cycle" : "late");
+        if (!in_cycle)
+            assert_int_equal(number_of(item(answer, "culprits", 0), "rank"), 1);
+        json_decref(answer);
+        stage_close(s);
+    }
+}
+
 static void quiet_job_has_no_problem(void **state) {
     struct stage *s = stage_open(2, 0);
     (void)state;
@@ -431,6 +499,8 @@ int main(void) {
         cmocka_unit_test(a_run_shows_only_what_is_used),
         cmocka_unit_test(engine_ops_are_shown_with_their_state),
         cmocka_unit_test(forming_communicators_are_waits_too),
+        cmocka_unit_test(ranks_that_wait_with_timeouts_are_named),
+        cmocka_unit_test(splits_are_waits_too),
         cmocka_unit_test(quiet_job_has_no_problem),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -60,6 +60,19 @@ static void a_program_that_never_attaches_leaves_no_daemon(void **state) {
     assert_nothing_left();
 }
 
+/* Nobody but the launcher knows of it. */
+static void a_rank_that_dies_before_it_attaches_is_no_hang(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(
+        137,
+        "timeout 60 %s -n 3 --on-death=continue sh -c 'test $OCCL_RANK = 1 && kill -9 $$; exec %s "
+        "fine 0'",
+        launch, scenario);
+    HAS(r->err, "rank 1 (host ");
+    HAS(r->err, "ended before it came: killed by signal 9");
+    assert_nothing_left();
+}
+
 static void runs_at_once_share_the_daemon(void **state) {
     (void)state;
     const struct shell_result *r =
@@ -462,6 +475,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_job_runs_and_its_daemon_ends_with_it),
         CASE(a_program_that_never_attaches_leaves_no_daemon),
+        CASE(a_rank_that_dies_before_it_attaches_is_no_hang),
         CASE(runs_at_once_share_the_daemon),
         CASE(occl_perf_checks_results_under_the_launcher),
         CASE(occl_perf_measures_groups_at_once),

@@ -160,6 +160,7 @@ static int launch(const struct occl_run_options *options) {
         return OCCL_CTL_LAUNCHER;
     }
     run.socket = daemon.socket;
+    run.admin = &daemon.admin;
     status = occl_run_ranks_start(&run, &detail);
     if (status == OCCL_OK)
         status = occl_run_watch(&run, signal_fd, &detail);

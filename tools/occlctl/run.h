@@ -5,6 +5,7 @@
  *   run_daemon.c   finds the daemon or starts a private one, and cleans up after it
  *   run_ranks.c    starts the ranks
  *   run_watch.c    waits for ranks and signals, ends survivors
+ *   run_tell.c     tells the daemon of ranks that ended before they attached
  *   run_output.c   prefixes the lines of ranks */
 #ifndef TOOLS_OCCLCTL_RUN_H
 #define TOOLS_OCCLCTL_RUN_H
@@ -69,6 +70,7 @@ struct occl_run_pipe {
 struct occl_run_rank {
     pid_t pid;
     bool alive;
+    bool told;  /* the daemon knows that it has ended */
     int status; /* of waitpid */
 };
 
@@ -82,7 +84,8 @@ struct occl_run {
     int alive;
     int exit_code; /* of the first rank that did not end with 0 */
     bool failed;
-    int output_error; /* errno: --label could not write a line; 0: all is written */
+    struct occl_admin *admin; /* the daemon's; NULL: there is nothing more to tell it */
+    int output_error;         /* errno: --label could not write a line; 0: all is written */
 };
 
 /* Starts all ranks. On an error those already started have been killed. */
@@ -98,6 +101,9 @@ int occl_run_watch(struct occl_run *run, int signal_fd, struct occl_detail *deta
     __attribute__((warn_unused_result));
 /* Sends a signal to all ranks that live. */
 void occl_run_signal(const struct occl_run *run, int number);
+
+/* Tells the daemon of ranks that have ended, if it may not know. True: again in a while. */
+bool occl_run_tell(struct occl_run *run);
 
 /* Reads what has come and writes the complete lines with their rank; waits for an output that takes
  * no more. False when the pipe has ended; it is closed then. An output that fails is noted in

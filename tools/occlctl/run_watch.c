@@ -20,6 +20,8 @@
 #define DRAIN_NS 200000000ull
 
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+/* Between two tries to tell the daemon of a rank that nobody waits for yet. */
+#define TELL_AGAIN_MS 100
 #define FORWARDED (sizeof forwarded / sizeof forwarded[0])
 
 /* Steps on the way to no ranks at all; each has a time at which it is due. */
@@ -201,6 +203,8 @@ int occl_run_watch(struct occl_run *run, int signal_fd, struct occl_detail *deta
     reap(run, &ending);
     while (status == OCCL_OK) {
         int wait_ms = advance_ending(run, &ending);
+        if (occl_run_tell(run) && (wait_ms < 0 || wait_ms > TELL_AGAIN_MS))
+            wait_ms = TELL_AGAIN_MS;
         nfds_t count = list_descriptors(run, signal_fd, list, pipes);
         if (run->alive == 0 &&
             (count == 1 || occl_clock_now_ns(&run->options->ctl.clock) >= ending.drained_at_ns))
