@@ -255,6 +255,9 @@ static const char *without_communicator(const struct client_comm *comm) {
 
 static int explain_peer(struct client_op *op, const char *name) {
     struct client_comm *comm = op->comm;
+    /* The daemon tells the others only. */
+    if (op->status == OCCL_E_ABORTED && occl_peek32(&comm->ended))
+        return client_fail(op->status, "%s: this rank aborted the communicator", name);
     const struct occl_member *who =
         op->about_rank < comm->ranks ? &comm->members[op->about_rank] : NULL;
     struct occl_comm_page *page = occl_records_header(&comm->m);
@@ -309,8 +312,8 @@ static bool ended_before_its_turn(const struct client_op *op) {
 }
 
 static bool is_given_up(const struct client_op *op) {
-    return op->status == OCCL_E_ABORTED && op->about_rank < op->comm->ranks && lives(op->comm) &&
-           ended_before_its_turn(op);
+    return op->status == OCCL_E_ABORTED && op->about_rank < op->comm->ranks &&
+           !occl_peek32(&op->comm->ended) && lives(op->comm) && ended_before_its_turn(op);
 }
 
 static int explain_fault(struct client_op *op, const char *name) {

@@ -245,6 +245,34 @@ static int d03(struct world_rank *me) {
     }
     return 0;
 }
+/* Ops of the rank that aborts end at once, however many there are, and say who did it. */
+static int aborts_many(struct world_rank *me) {
+    struct occl_request ops[60];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    float v[60] = {0}, sum[60];
+    struct occl_comm comm;
+    WORLD_OK(occl_comm_split(me->comm, 0, me->rank, NULL, &comm));
+    if (me->rank == 0) {
+        for (uint32_t i = 0; i < 60; i++) {
+            attr.tag = i + 1;
+            WORLD_OK(
+                occl_all_reduce(&v[i], &sum[i], 1, OCCL_FLOAT32, OCCL_SUM, comm, &attr, &ops[i]));
+        }
+        double start = world_now();
+        WORLD_OK(occl_comm_abort(comm));
+        WORLD_CHECK(world_now() - start < 0.5 * world_slowness());
+        for (uint32_t i = 0; i < 60; i++) {
+            WORLD_CHECK(occl_wait(ops[i]) == OCCL_ERROR_ABORTED);
+            WORLD_CHECK(strstr(occl_last_error(), "this rank aborted the communicator"));
+        }
+    }
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    return 0;
+}
+static void test_abort_with_many_ops(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, aborts_many, NULL, 30), 0);
+}
 static void test_D03_abort_after_death(void **state) {
     struct stage *s = world_shared(sizeof *s);
     struct loop_arg arg = {s, 1000, true, false, 2};
@@ -540,6 +568,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_kill_during_async_ops),
         cmocka_unit_test(test_D01_kill_all_again_and_again),
         cmocka_unit_test(test_D03_abort_after_death),
+        cmocka_unit_test(test_abort_with_many_ops),
         cmocka_unit_test(test_D04_stopped_is_late_not_dead),
         cmocka_unit_test(test_D06_destroy_is_local),
         cmocka_unit_test(test_daemon_killed),

@@ -79,9 +79,11 @@ static int next_communicator(struct world_rank *me) {
         uint32_t ops = life % 2 ? 5 * OCCL_RUNS * OCCL_RUN_OPS : 1 + 3 * life;
         struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
         attr.timeout_ns = me->rank ? 0 : 10000000;
-        if (me->rank)
-            usleep(40000);
+        if (me->rank) /* rank 0 has given up, however late it noticed */
+            WORLD_OK(occl_recv(NULL, 0, OCCL_INT32, 0, me->comm, NULL, NULL));
         WORLD_CHECK(occl_barrier(comm, &attr, NULL) == OCCL_ERROR_TIMEOUT);
+        for (int r = 1; me->rank == 0 && r < me->size; r++)
+            WORLD_OK(occl_send(NULL, 0, OCCL_INT32, r, me->comm, NULL, NULL));
         for (uint32_t i = 0; i < ops; i++) {
             int32_t value = (int32_t)i + me->rank;
             WORLD_OK(occl_all_reduce(&value, &value, 1, OCCL_INT32, OCCL_SUM, comm, NULL, NULL));
