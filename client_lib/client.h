@@ -434,8 +434,9 @@ void client_comms_in_child(void); /* fork: every handle becomes stale */
 bool client_comm_suspended(struct client_comm *comm);
 /* hints.c: text NULL: none. INVALID with the error text. */
 int client_hints_parse(const char *text, struct client_hints *out_hints);
-/* probe.c: does cross-memory attach work between all pairs? Collective, at creation. */
-int client_probe_peers(struct client_comm *comm);
+/* probe.c: does cross-memory attach work between all pairs? Collective, at creation, whose time-out
+ * counts here, not the deadline of ops. timeout_ns < 0: none. */
+int client_probe_peers(struct client_comm *comm, int64_t timeout_ns);
 
 /* tags.c: takes the next instance of the op's (peers, tag), or gives the last one back when the op
  * was not submitted after all; comm->lock is held in between, too. */

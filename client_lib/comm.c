@@ -200,7 +200,8 @@ static int comm_open(const struct occl_msg_comm *reply, int fd, const struct occ
     status = fetch_members(comm);
     comm->cma = comm->ranks == 1; /* one process reaches all of its memory */
     if (status == OCCL_OK && comm->ranks > 1)
-        status = client_probe_peers(comm);
+        status = client_probe_peers(
+            comm, attr && attr->create_timeout_ns > 0 ? attr->create_timeout_ns : -1);
     struct occl_comm handle = handle_of(comm);
     client_comm_put(comm);
     if (status) {

@@ -16,7 +16,7 @@ static bool can_read(const struct client_comm *comm, uint32_t rank, uint64_t non
 }
 
 /* min over all ranks of a small number; the library's own op. */
-static int agree(struct client_comm *comm, int32_t mine, int32_t *out_least) {
+static int agree(struct client_comm *comm, int64_t timeout_ns, int32_t mine, int32_t *out_least) {
     struct client_op op = {
         .comm = comm,
         .comm_generation = comm->generation,
@@ -26,6 +26,7 @@ static int agree(struct client_comm *comm, int32_t mine, int32_t *out_least) {
                 .count = 1},
         .peers = OCCL_PEERS_ALL,
         .tag = CLIENT_LIBRARY_TAG,
+        .timeout_ns = timeout_ns,
         .line_index = comm->rank,
         .members = comm->ranks,
         .traits = occl_kind_traits(OCCL_OP_ALL_REDUCE),
@@ -45,16 +46,16 @@ static int agree(struct client_comm *comm, int32_t mine, int32_t *out_least) {
     return op.status;
 }
 
-int client_probe_peers(struct client_comm *comm) {
+int client_probe_peers(struct client_comm *comm, int64_t timeout_ns) {
     uint64_t nonce = occl_records_header(&comm->m)->probe_nonce;
     uint64_t word = nonce ^ comm->rank;
     int32_t all = 0, ok = !comm->hints.no_cross_memory;
     occl_publish64(&occl_note_at(&comm->m, comm->rank)->probe_address, (uintptr_t)&word);
-    int status = agree(comm, 1, &all); /* everybody's address is there */
+    int status = agree(comm, timeout_ns, 1, &all); /* everybody's address is there */
     for (uint32_t rank = 0; status == OCCL_OK && rank < comm->ranks; rank++)
         ok &= can_read(comm, rank, nonce);
     if (status == OCCL_OK)
-        status = agree(comm, ok, &all); /* nobody reads this stack frame any more */
+        status = agree(comm, timeout_ns, ok, &all); /* nobody reads this stack frame any more */
     if (status == OCCL_OK)
         comm->cma = all == 1;
     return status;

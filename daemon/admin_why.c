@@ -181,13 +181,6 @@ static bool is_held(struct occl_admin_request *request, const struct occl_op_vie
     return false;
 }
 
-/* It only waits, but so do all that it waits for, so somebody has to be named. */
-static bool is_in_likely_cycle(const struct occl_late_view *view,
-                               const struct occl_wait_node *node) {
-    return strcmp(view->verdict, "waiting") == 0 && node && node->fully_blocked && node->stuck &&
-           !node->definite;
-}
-
 static void blame(struct occl_admin_request *request, const struct occl_op_view *op, uint32_t rank,
                   uint64_t age_ns) {
     const struct occl_seat *seat = &op->comm->seats[rank];
@@ -206,7 +199,7 @@ static void blame(struct occl_admin_request *request, const struct occl_op_view 
         .age_ns = age_ns,
         .rank = rank,
     };
-    if (view.culprit || (age_ns > LIKELY_CYCLE_NS && is_in_likely_cycle(&view, culprit.node)))
+    if (view.culprit)
         add_culprit(request, &culprit);
     json_decref(late);
 }
@@ -268,6 +261,41 @@ static json_t *step_object(const struct occl_cycle_step *step) {
     return object;
 }
 
+/* All of them only wait, in ops that are old, so somebody has to be named. */
+static bool lasts(const struct occl_admin_request *request, const struct occl_cycle *cycle) {
+    for (uint32_t i = 0; i < cycle->count; i++) {
+        const struct occl_cycle_step *step = &cycle->steps[i];
+        const struct occl_wait_node *node = occl_why_node(&request->view.graph, step->session);
+        if (!node || !node->fully_blocked ||
+            occl_admin_age(request->daemon, step->op->since_ns) < LIKELY_CYCLE_NS)
+            return false;
+    }
+    return true;
+}
+
+static void blame_all(struct occl_admin_request *request, const struct occl_cycle *cycle) {
+    for (uint32_t i = 0; i < cycle->count; i++) {
+        const struct occl_cycle_step *step = &cycle->steps[i];
+        const struct occl_comm *comm = step->op->comm;
+        const struct occl_seat *seat = &comm->seats[step->rank];
+        json_t *late = json_incref(late_of(request, comm, step->rank));
+        struct culprit culprit = {
+            .node = occl_why_node(&request->view.graph, step->session),
+            .comm = comm->name,
+            .host = seat->who.host,
+            .verdict = "waiting",
+            .text = text_in(late, "text"),
+            .comm_uid = comm->uid,
+            .pid = seat->who.pid,
+            .session_id = seat->who.session_id >> 16,
+            .age_ns = occl_admin_age(request->daemon, step->op->since_ns),
+            .rank = step->rank,
+        };
+        add_culprit(request, &culprit);
+        json_decref(late);
+    }
+}
+
 static bool cycle_item(struct occl_admin_request *request) {
     struct occl_wait_graph *graph = &request->view.graph;
     struct occl_cycle_walk *walk = &request->why.cycles;
@@ -280,6 +308,8 @@ static bool cycle_item(struct occl_admin_request *request) {
     if (!occl_admin_wants_comm(request, cycle.steps[0].op->comm))
         return true;
     request->problem = request->problem || cycle.definite;
+    if (!cycle.definite && lasts(request, &cycle))
+        blame_all(request, &cycle);
     if (!occl_admin_room(request, OCCL_ADMIN_LIST_CYCLES)) {
         request->cut[OCCL_ADMIN_CUT_CYCLES]++;
         return true;

@@ -33,14 +33,15 @@ struct occl_wait_node {
     struct occl_session *session;
     char state; /* as occl_identity_process_state; 0: not read */
     bool killed;
-    bool wanted;        /* somebody asks for state and killed */
-    bool first_of_hint; /* the first of its job with this rank hint */
-    bool blocked;       /* it waits in at least one op */
-    bool fully_blocked; /* and all its threads that use occl wait */
-    bool stuck;         /* in the largest stuck set of blocked processes */
-    bool definite;      /* in the largest stuck set of fully blocked ones with settled waits */
-    bool in_cycle;      /* definite, and another of them waits for it; or held back in a cycle */
-    uint32_t blamed;    /* verdicts under which it has been named */
+    bool wanted;         /* somebody asks for state and killed */
+    bool first_of_hint;  /* the first of its job with this rank hint */
+    bool blocked;        /* it waits in at least one op */
+    bool fully_blocked;  /* and all its threads that use occl wait */
+    bool stuck;          /* in the largest stuck set of blocked processes */
+    bool definite;       /* in the largest stuck set of fully blocked ones with settled waits */
+    bool in_cycle;       /* definite, and another of them waits for it; or held back in a cycle */
+    uint32_t blamed;     /* verdicts under which it has been named */
+    uint32_t open_waits; /* its ranks that wait in ops which miss a member */
     /* Its edges: ops in which it waits, and ops that wait for it. */
     uint32_t waits_first, waits_count, misses_first, misses_count;
 };

@@ -118,6 +118,9 @@ static void count_edges(struct occl_wait_graph *graph) {
         for (uint64_t left = graph->op_waits[graph->ops_count].mask; left; left &= left - 1)
             if ((node = node_at(graph, op, left)) != NULL)
                 node->waits_count++;
+        for (uint64_t left = op->waiting_mask; left; left &= left - 1)
+            if ((node = node_at(graph, op, left)) != NULL)
+                node->open_waits++;
         for (uint64_t left = missing_of(op); left; left &= left - 1)
             if ((node = node_at(graph, op, left)) != NULL)
                 node->misses_count++;
@@ -339,11 +342,14 @@ static void find_cycle_members(struct shrinking *s) {
     }
 }
 
-static bool all_threads_wait(const struct occl_session *session) {
+/* All of them, and in ops that were seen open: a thread whose op is complete, or runs, is counted
+ * as waiting until it wakes up, and goes on then. */
+static bool all_threads_wait(const struct occl_wait_node *node) {
+    const struct occl_session_page *page = node->session->page;
     /* The waiting ones first: a thread that starts to wait in between only makes us less sure. */
-    uint32_t waiting = occl_observe32(&session->page->threads_waiting);
-    uint32_t using = occl_observe32(&session->page->threads_using);
-    return waiting > 0 && waiting >= using;
+    uint32_t waiting = occl_observe32(&page->threads_waiting);
+    uint32_t using = occl_observe32(&page->threads_using);
+    return waiting > 0 && waiting >= using && node->open_waits >= waiting;
 }
 
 static void build(struct occl_wait_graph *graph, struct shrinking *s) {
@@ -354,7 +360,7 @@ static void build(struct occl_wait_graph *graph, struct shrinking *s) {
     for (uint32_t i = 0; i < graph->count; i++) {
         struct occl_wait_node *node = &graph->nodes[i];
         node->blocked = node->stuck = node->waits_count > 0;
-        node->fully_blocked = node->definite = node->blocked && all_threads_wait(node->session);
+        node->fully_blocked = node->definite = node->blocked && all_threads_wait(node);
     }
     shrink(s);
     s->definite = true;

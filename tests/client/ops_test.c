@@ -299,6 +299,22 @@ static void test_split_priority(void **state) {
     assert_int_equal(world_run(&w, 3, split_priorities, NULL, 30), 0);
 }
 
+/* A deadline of ops is none of the creation's: 100 us are too short for ranks to meet. */
+static int short_deadlines(struct world_rank *me) {
+    struct occl_comm_attr attr = OCCL_COMM_ATTR_INIT;
+    struct occl_comm child;
+    attr.default_timeout_ns = 100000;
+    for (int i = 0; i < 30; i++) {
+        WORLD_OK(occl_comm_split(me->comm, 0, me->rank, &attr, &child));
+        WORLD_OK(occl_comm_destroy(child));
+    }
+    return 0;
+}
+static void test_op_deadline_does_not_end_a_split(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 4, short_deadlines, NULL, 30), 0);
+}
+
 /* Whether the daemon knows a certain cycle. */
 static bool is_cycle_known(const struct world *world) {
     struct occl_admin admin;
@@ -458,6 +474,7 @@ int main(void) {
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_split),
         cmocka_unit_test(test_split_priority),
+        cmocka_unit_test(test_op_deadline_does_not_end_a_split),
         cmocka_unit_test(test_split_in_a_cycle_is_named),
         cmocka_unit_test(test_callbacks_and_wait_any),
         cmocka_unit_test(test_waiting_for_any_costs_little),

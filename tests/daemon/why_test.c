@@ -428,6 +428,32 @@ static void ranks_that_wait_with_timeouts_are_named(void **state) {
     stage_close(s);
 }
 
+/* Rank 0 waits for rank 1 in one thread, and rank 1 for rank 0; a second thread of rank 0 is still
+ * counted as waiting, but its op is complete: it goes on, and may bring what rank 1 waits for. */
+static void a_thread_that_wakes_up_is_no_cycle(void **state) {
+    (void)state;
+    for (int open = 0; open < 2; open++) {
+        struct stage *s = stage_open(3, 0);
+        const struct occl_op_key pair = {1u << 16 | 0u, 9, 0}; /* open: misses rank 1, too */
+        wait_in(s, s->a, 0, 1500 * MS);
+        wait_in(s, s->b, 1, 1500 * MS);
+        if (open)
+            (void)client_arrive(&s->c[0], &s->a[0], pair, OCCL_OP_RECV, true, 900 * MS);
+        threads(&s->c[0], 2, 2);
+        json_t *answer = ask(s, "{\"verb\":\"why\"}");
+        bool definite = length(answer, "cycles") &&
+                        json_is_true(json_object_get(item(answer, "cycles", 0), "definite"));
+        assert_int_equal(definite, open);
+        for (size_t i = 0; i < length(answer, "culprits"); i++) {
+            const json_t *culprit = item(answer, "culprits", i);
+            bool of_cycle = open && number_of(culprit, "rank") < 2;
+            assert_string_equal(text_of(culprit, "verdict"), of_cycle ? "cycle" : "late");
+        }
+        json_decref(answer);
+        stage_close(s);
+    }
+}
+
 static void ask_split(struct client *client, const struct client_comm *comm, uint32_t sequence) {
     struct occl_msg_comm_split msg;
     memset(&msg, 0, sizeof msg);
@@ -500,6 +526,7 @@ int main(void) {
         cmocka_unit_test(engine_ops_are_shown_with_their_state),
         cmocka_unit_test(forming_communicators_are_waits_too),
         cmocka_unit_test(ranks_that_wait_with_timeouts_are_named),
+        cmocka_unit_test(a_thread_that_wakes_up_is_no_cycle),
         cmocka_unit_test(splits_are_waits_too),
         cmocka_unit_test(quiet_job_has_no_problem),
     };
