@@ -38,8 +38,12 @@ struct how {
     bool in_order; /* the daemon serves each rank in the order of its ops */
 };
 
-/* Shared with the parent: when the last message was sent. */
-static double *sent_at;
+/* Shared by the ranks: when the last message was sent, and in which round the other thread has last
+ * given up (from 1). */
+static struct shared {
+    double sent_at;
+    int gave_up;
+} * shared;
 
 static void rest(long ns) {
     struct timespec pause = {0, ns};
@@ -50,6 +54,7 @@ struct waiter {
     struct occl_request request;
     long delay_ns;
     int64_t timeout_ns; /* 0: none */
+    int round;
     enum occl_result result;
 };
 
@@ -58,11 +63,13 @@ static void *wait_too(void *arg) {
     rest(waiter->delay_ns);
     waiter->result = waiter->timeout_ns ? occl_wait_for(waiter->request, waiter->timeout_ns)
                                         : occl_wait(waiter->request);
+    if (waiter->timeout_ns)
+        __atomic_store_n(&shared->gave_up, waiter->round, __ATOMIC_RELEASE);
     return NULL;
 }
 
 /* One round of the rank that waits. *out_late_s: from the sending to the end of what came after. */
-static int wait_round(struct world_rank *me, struct occl_comm comm, enum who who,
+static int wait_round(struct world_rank *me, struct occl_comm comm, enum who who, int round,
                       double *out_late_s) {
     int32_t from[2] = {0, 0}, to[2] = {0, 0}, last[2] = {0, 0};
     struct occl_request messages[2], second, third;
@@ -75,7 +82,7 @@ static int wait_round(struct world_rank *me, struct occl_comm comm, enum who who
         WORLD_OK(occl_recv(&from[i], 1, OCCL_INT32, 1, comm, &attr, &messages[i]));
     }
     struct waiter waiter = {messages[0], who == OTHER_BEHIND ? PAUSE_NS / 2 : 0,
-                            who == OTHER_GIVES_UP ? PAUSE_NS / 2 : 0, OCCL_SUCCESS};
+                            who == OTHER_GIVES_UP ? PAUSE_NS / 2 : 0, round, OCCL_SUCCESS};
     if (other)
         WORLD_CHECK(pthread_create(&thread, NULL, wait_too, &waiter) == 0);
     if (who == OTHER_BEFORE || who == OTHER_GIVES_UP)
@@ -94,7 +101,7 @@ static int wait_round(struct world_rank *me, struct occl_comm comm, enum who who
     } else {
         WORLD_OK(occl_all_reduce(from, to, 2, OCCL_INT32, OCCL_SUM, me->comm, &attr, NULL));
     }
-    *out_late_s = world_now() - *sent_at;
+    *out_late_s = world_now() - shared->sent_at;
     if (other)
         WORLD_CHECK(pthread_join(thread, NULL) == 0);
     WORLD_CHECK(waiter.result == (who == OTHER_GIVES_UP ? OCCL_IN_PROGRESS : OCCL_SUCCESS));
@@ -115,7 +122,7 @@ static int take_part(struct world_rank *me, enum who who, struct occl_request *r
     return 0;
 }
 
-static int send_round(struct world_rank *me, struct occl_comm comm, struct how how) {
+static int send_round(struct world_rank *me, struct occl_comm comm, struct how how, int round) {
     int32_t seven = 7;
     struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
     struct occl_request requests[2];
@@ -123,9 +130,11 @@ static int send_round(struct world_rank *me, struct occl_comm comm, struct how h
     if (!how.in_order && take_part(me, who, requests))
         return 1;
     rest(PAUSE_NS);
+    while (who == OTHER_GIVES_UP && __atomic_load_n(&shared->gave_up, __ATOMIC_ACQUIRE) < round)
+        rest(PAUSE_NS / 10);
     for (uint32_t tag = who == SEVERAL ? 2 : 1; tag > 0; tag--) {
         attr.tag = tag;
-        *sent_at = world_now();
+        shared->sent_at = world_now();
         WORLD_OK(occl_send(&seven, 1, OCCL_INT32, 0, comm, &attr, NULL));
         if (tag == 2)
             rest(PAUSE_NS);
@@ -155,7 +164,8 @@ static int rounds(struct world_rank *me) {
         WORLD_OK(occl_barrier(me->comm, NULL, NULL));
         if (i == 0) /* the library's threads have begun */
             (void)getrusage(RUSAGE_SELF, &before);
-        if (me->rank == 0 ? wait_round(me, comm, who, &late_s[i]) : send_round(me, comm, how))
+        if (me->rank == 0 ? wait_round(me, comm, who, i + 1, &late_s[i])
+                          : send_round(me, comm, how, i + 1))
             return 1;
     }
     (void)getrusage(RUSAGE_SELF, &after);
@@ -174,7 +184,7 @@ static int rounds(struct world_rank *me) {
 static void run(enum who who, bool in_order) {
     struct how how = {who, in_order};
     struct world w;
-    sent_at = world_shared(sizeof *sent_at);
+    shared = world_shared(sizeof *shared);
     world_start(&w, NULL);
     assert_int_equal(world_run(&w, 2, rounds, &how, 60), 0);
     assert_int_equal(world_stop(&w), 0);
