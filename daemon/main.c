@@ -2,6 +2,7 @@
 /* occld: parses, wires and runs. */
 #include <argp.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include "daemon/occld.h"
+#include "daemon/scribe.h"
 
 #ifndef OCCL_DAEMON_ORDERED
 #define OCCL_DAEMON_ORDERED 0
@@ -173,22 +175,88 @@ static void raise_descriptor_limit(void) {
     }
 }
 
-static int run(const struct flags *flags, const struct occl_config_sources *sources,
-               const struct occl_config *config, const struct occl_config_origins *origins) {
-    struct occl_clock clock = occl_clock_system(occl_ticks_source_probe());
-    struct occl_log *log = calloc(1, sizeof *log);
-    struct occl_daemon *daemon;
-    struct occl_detail detail;
+/* ---- log ---- */
+
+/* Some 500 lines. */
+#define LOG_ROOM_BYTES (64u << 10)
+#define LAST_LINES_NS 1000000000u
+
+struct log_output {
+    struct occl_log log;
+    struct occl_scribe *scribe;
+};
+
+/* The scribe's. Standard error may be a full pipe, or a descriptor that does not block. */
+static void write_lines(void *self, const char *text, size_t bytes, uint64_t lost) {
+    struct log_output *output = self;
+    struct pollfd writable = {STDERR_FILENO, POLLOUT, 0};
+    while (bytes > 0) {
+        ssize_t done = write(STDERR_FILENO, text, bytes);
+        if (done > 0) {
+            text += done;
+            bytes -= (size_t)done;
+        } else if (done < 0 && errno == EAGAIN) {
+            (void)poll(&writable, 1, -1);
+        } else if (done == 0 || errno != EINTR) {
+            break; /* a log that cannot be written has nowhere to say so */
+        }
+    }
+    if (lost)
+        OCCL_LOG_WARN(&output->log, "log", "lines that found no room while none was taken: %llu",
+                      (unsigned long long)lost);
+}
+
+/* Called by whoever logs, lanes included. */
+static void hand_line(void *self, enum occl_log_level level, const char *line, size_t bytes) {
+    struct log_output *output = self;
+    char text[OCCL_LOG_LINE_BYTES + 1];
+    (void)level;
+    if (bytes > OCCL_LOG_LINE_BYTES)
+        bytes = OCCL_LOG_LINE_BYTES;
+    memcpy(text, line, bytes);
+    text[bytes++] = '\n';
+    (void)occl_scribe_hand(output->scribe, text, bytes);
+}
+
+static struct log_output *open_log(const struct occl_config *config,
+                                   const struct occl_clock *clock) {
+    struct log_output *output = calloc(1, sizeof *output);
+    if (!output || occl_scribe_create("occld-log", LOG_ROOM_BYTES, write_lines, output,
+                                      &output->scribe) != OCCL_OK) {
+        free(output);
+        return NULL;
+    }
     struct occl_log_config log_config = {
         .level = OCCL_LOG_LEVEL_INFO,
         .format = log_format(config),
         .fd = STDERR_FILENO,
-        .clock = &clock,
+        .clock = clock,
+        .write = hand_line,
+        .self = output,
     };
-    if (!log)
-        return EXIT_FAILURE;
     (void)occl_log_level_parse(config->log_level, &log_config.level);
-    occl_log_init(log, &log_config);
+    occl_log_init(&output->log, &log_config);
+    return output;
+}
+
+/* Lines that nobody takes do not keep the daemon from ending. */
+static void close_log(struct log_output *output) {
+    occl_log_flush(&output->log);
+    if (occl_scribe_destroy(output->scribe, LAST_LINES_NS))
+        free(output);
+}
+
+static int run(const struct flags *flags, const struct occl_config_sources *sources,
+               const struct occl_config *config, const struct occl_config_origins *origins) {
+    struct occl_clock clock = occl_clock_system(occl_ticks_source_probe());
+    struct log_output *output = open_log(config, &clock);
+    struct occl_daemon *daemon;
+    struct occl_detail detail;
+    if (!output) {
+        (void)fprintf(stderr, "occld: no memory to start\n");
+        return EXIT_FAILURE;
+    }
+    struct occl_log *log = &output->log;
     raise_descriptor_limit();
     struct occl_daemon_options daemon_options = {
         .config = config,
@@ -203,16 +271,15 @@ static int run(const struct flags *flags, const struct occl_config_sources *sour
     };
     int status = occl_daemon_create(&daemon_options, &daemon, &detail);
     if (status != OCCL_OK) {
+        close_log(output); /* the warnings before it come first */
         (void)fprintf(stderr, "occld: %s%s%s\n", detail.text, detail.system_error ? ": " : "",
                       detail.system_error ? strerror(detail.system_error) : "");
-        free(log);
         return EXIT_FAILURE;
     }
     bool good = occl_daemon_run(daemon);
     occl_daemon_destroy(daemon);
     OCCL_LOG_INFO(log, "daemon", "ended");
-    occl_log_flush(log);
-    free(log);
+    close_log(output);
     return good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The metrics file: Prometheus text, written under a temporary name and renamed, so that a reader
  * never sees half of one. Rewritten by a timer that runs while processes are attached, and once
- * more when the last has gone: an idle daemon writes nothing and stale jobs vanish. */
+ * more when the last has gone: an idle daemon writes nothing and stale jobs vanish. Composed by the
+ * loop, written by a scribe: a disk that stands still makes the file old, and nothing else. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,9 +11,20 @@
 #include <unistd.h>
 
 #include "daemon/occld.h"
+#include "daemon/scribe.h"
+
+/* Some 10000 jobs. Room is touched only as it is used. */
+#define ROOM_BYTES (32u << 20)
+/* What the end of the daemon waits for the last write. */
+#define LAST_WRITE_NS 1000000000u
 
 struct occl_metrics {
     struct occl_timer timer;
+    struct occl_scribe *scribe; /* NULL: there is no file, or not yet */
+    /* What the scribe needs: it may outlive the daemon, if its last write stands still. */
+    char path[OCCL_CONFIG_TEXT_BYTES];
+    struct occl_log *log; /* until `over` */
+    uint32_t over;
     bool failed; /* logged once until it works again */
 };
 
@@ -153,13 +165,14 @@ static uint32_t gather(struct occl_daemon *daemon, struct row *rows, uint32_t ro
     return count;
 }
 
-static int write_file(struct occl_daemon *daemon, const char *temporary) {
+/* Allocated, with a terminating zero; NULL: no memory. */
+static char *compose(struct occl_daemon *daemon, size_t *out_bytes) {
     struct row *rows = calloc(daemon->job_count + 1, sizeof *rows);
-    FILE *out = rows ? fopen(temporary, "we") : NULL;
+    char *text = NULL;
+    FILE *out = rows ? open_memstream(&text, out_bytes) : NULL;
     if (!out) {
-        int error = rows ? errno : ENOMEM;
         free(rows);
-        return error;
+        return NULL;
     }
     uint32_t count = gather(daemon, rows, daemon->job_count);
     write_daemon(out, daemon);
@@ -168,23 +181,53 @@ static int write_file(struct occl_daemon *daemon, const char *temporary) {
         write_jobs(out, rows, count);
     free(rows);
     int bad = ferror(out);
-    if (fclose(out) != 0 || bad)
+    if (fclose(out) == 0 && !bad)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static int write_file(const char *path, const char *temporary, const char *text, size_t bytes) {
+    FILE *out = fopen(temporary, "we");
+    if (!out)
+        return errno;
+    size_t written = fwrite(text, 1, bytes, out);
+    if (fclose(out) != 0 || written != bytes)
         return EIO;
-    return rename(temporary, daemon->config.metrics_file) == 0 ? 0 : errno;
+    return rename(temporary, path) == 0 ? 0 : errno;
+}
+
+/* The scribe's. Of texts that have had to wait, the last. */
+static void write_last(void *self, const char *text, size_t bytes, uint64_t lost) {
+    struct occl_metrics *metrics = self;
+    const char *path = metrics->path;
+    char temporary[OCCL_CONFIG_TEXT_BYTES + 32];
+    size_t last = bytes - 1; /* each ends with a zero */
+    (void)lost;
+    while (last > 0 && text[last - 1])
+        last--;
+    (void)snprintf(temporary, sizeof temporary, "%s.%d.tmp", path, (int)getpid());
+    int error = write_file(path, temporary, text + last, bytes - 1 - last);
+    if (error) {
+        (void)unlink(temporary);
+        if (!metrics->failed && !occl_peek32(&metrics->over))
+            OCCL_LOG_WARN(metrics->log, "metrics", "%s cannot be written: %s", path,
+                          strerror(error));
+    }
+    metrics->failed = error != 0;
 }
 
 static void write_now(struct occl_daemon *daemon) {
-    char temporary[OCCL_CONFIG_TEXT_BYTES + 32];
-    (void)snprintf(temporary, sizeof temporary, "%s.%d.tmp", daemon->config.metrics_file,
-                   (int)getpid());
-    int error = write_file(daemon, temporary);
-    if (error) {
-        (void)unlink(temporary);
-        if (!daemon->metrics->failed)
-            OCCL_LOG_WARN(daemon->log, "metrics", "%s cannot be written: %s",
-                          daemon->config.metrics_file, strerror(error));
-    }
-    daemon->metrics->failed = error != 0;
+    size_t bytes;
+    char *text = compose(daemon, &bytes);
+    if (text && daemon->metrics->scribe)
+        (void)occl_scribe_hand(daemon->metrics->scribe, text, bytes + 1); /* or it is old, then */
+    else if (text) /* at the start, where nobody waits yet */
+        write_last(daemon->metrics, text, bytes + 1, 0);
+    else
+        OCCL_LOG_WARN(daemon->log, "metrics", "no memory to compose %s",
+                      daemon->config.metrics_file);
+    free(text);
 }
 
 static void interval_over(struct occl_timer *timer) {
@@ -209,17 +252,27 @@ int occl_metrics_create(struct occl_daemon *daemon) {
     if (!daemon->metrics)
         return OCCL_E_NO_MEMORY;
     daemon->metrics->timer = (struct occl_timer){.fired = interval_over, .owner = daemon};
-    if (daemon->config.metrics_file[0])
-        write_now(daemon);
-    return OCCL_OK;
+    daemon->metrics->log = daemon->log;
+    (void)snprintf(daemon->metrics->path, sizeof daemon->metrics->path, "%s",
+                   daemon->config.metrics_file);
+    if (!daemon->metrics->path[0])
+        return OCCL_OK;
+    write_now(daemon);
+    return occl_scribe_create("occld-metrics", ROOM_BYTES, write_last, daemon->metrics,
+                              &daemon->metrics->scribe);
 }
 
 void occl_metrics_destroy(struct occl_daemon *daemon) {
     if (!daemon->metrics)
         return;
     occl_loop_timer_cancel(daemon->loop, &daemon->metrics->timer);
-    if (daemon->config.metrics_file[0] && daemon->engine)
-        (void)unlink(daemon->config.metrics_file);
-    free(daemon->metrics);
+    struct occl_metrics *metrics = daemon->metrics;
     daemon->metrics = NULL;
+    if (!occl_scribe_destroy(metrics->scribe, LAST_WRITE_NS)) {
+        occl_note32(&metrics->over, 1);
+        return;
+    }
+    if (metrics->path[0] && daemon->engine)
+        (void)unlink(metrics->path);
+    free(metrics);
 }

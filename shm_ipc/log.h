@@ -10,8 +10,8 @@
  * write of at most OCCL_LOG_LINE_BYTES; control characters in it become '?', so that a name cannot
  * forge lines.
  *
- * Thread-safe without a lock: any thread may log; nothing allocates. A write to a full pipe blocks,
- * so lanes log only failures. */
+ * Thread-safe without a lock: any thread may log; nothing allocates. A write to a full pipe blocks:
+ * the daemon's goes through a thread of its own (daemon/scribe.h), and lanes log only failures. */
 #ifndef SHM_IPC_LOG_H
 #define SHM_IPC_LOG_H
 

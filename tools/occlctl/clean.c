@@ -88,7 +88,7 @@ static void remove_contents(struct findings *findings, const char *folder, int f
         note(findings->removed, folder,
              had_socket ? "nobody listens on its socket and no lock is held: its daemon is dead"
                         : "no socket and no lock: its daemon is gone");
-    else
+    else if (errno != ENOENT)
         note(findings->failed, folder, strerror(errno));
 }
 
@@ -101,7 +101,8 @@ static void remove_private(struct findings *findings, const struct occl_private_
     }
     int fd = open(daemon->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) {
-        note(findings->skipped, daemon->folder, strerror(errno));
+        if (errno != ENOENT) /* a daemon that ends takes its folder with it, also just now */
+            note(findings->skipped, daemon->folder, strerror(errno));
         return;
     }
     /* Looked at again under the lock: only now does an answer stay true. */
@@ -110,9 +111,10 @@ static void remove_private(struct findings *findings, const struct occl_private_
     } else {
         enum occl_socket_state state = occl_locate_probe(daemon->socket);
         enum contents contents = look_into(daemon->folder);
+        bool gone = contents == UNREADABLE && access(daemon->folder, F_OK) != 0 && errno == ENOENT;
         if (state == OCCL_SOCKET_LIVE)
             note(findings->kept, daemon->folder, "its daemon lives");
-        else if (state == OCCL_SOCKET_FORBIDDEN || contents == UNREADABLE)
+        else if (!gone && (state == OCCL_SOCKET_FORBIDDEN || contents == UNREADABLE))
             note(findings->skipped, daemon->folder, "no permission to look");
         else if (contents == STRANGE)
             note(findings->skipped, daemon->folder, "holds files that are not of occl");
@@ -120,7 +122,7 @@ static void remove_private(struct findings *findings, const struct occl_private_
             note(findings->skipped, daemon->folder,
                  "empty and younger than 2 s: somebody may be about to start a daemon in it; clean "
                  "again later");
-        else
+        else if (!gone)
             remove_contents(findings, daemon->folder, fd, state == OCCL_SOCKET_DEAD);
     }
     (void)close(fd); /* unlocks */
