@@ -2,6 +2,8 @@
 /* Moving an active op on: looks at its record (or the completion ring), does what this rank can do,
  * and finishes it once. Completion is tested before abort: what has been decided stays decided. */
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
+#include "client_lib/waiting.h"
 
 static void note_completion(struct client_op *op) {
     struct occl_rank_note *note = occl_note_at(&op->comm->m, op->comm->rank);

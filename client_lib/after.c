@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "client_lib/client.h"
+#include "client_lib/waiting.h"
 
 /* after_lock is held. */
 static void unlink_node(struct client_after *node) {

@@ -13,6 +13,8 @@
 
 #include "client_lib/client.h"
 #include "client_lib/locate.h"
+#include "client_lib/memory.h"
+#include "client_lib/waiting.h"
 #include "shm_ipc/fdpass.h"
 #include "shm_ipc/region.h"
 

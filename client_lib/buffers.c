@@ -2,6 +2,7 @@
 /* How the peers and the daemon reach this rank's buffers: a region as it is; private memory by
  * cross-memory attach inside the job; a copy in a staging region where neither works. */
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 
 static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool must_share,
                      struct occl_buffer_ref *out_ref) {

@@ -338,34 +338,6 @@ void client_rpc_interrupt(void); /* callers that wait for an answer return CANCE
 int client_rpc_start(void);
 void client_rpc_stop(void);
 
-/* memory.c */
-struct client_region *client_region_of(const void *ptr, uint64_t bytes, uint64_t *out_offset);
-/* The same without a use: whoever reaches for the place takes one, and may find the region gone. */
-bool client_region_place(const void *ptr, uint64_t bytes, struct occl_buffer_ref *out_ref);
-/* Takes a use; may ask the daemon. NULL: *out_status is OCCL_E_FAULT if whoever named the region is
- * at fault, else what keeps this process from mapping it. */
-struct client_region *client_region_map(uint32_t number, int *out_status);
-/* Gives back uses; NULL entries are passed over. */
-void client_regions_unuse(struct client_region *const *regions, uint32_t count);
-void client_region_gone(uint32_t number);
-int client_region_alloc(uint64_t bytes, struct client_region **out_region);
-/* own_uses: the caller's own, which end. OCCL_E_USAGE: others are left, and the region stays. */
-int client_region_release(struct client_region *region, uint32_t own_uses);
-/* Bytes of own regions, and of those of others that are mapped. */
-void client_regions_measure(uint64_t *out_own, uint64_t *out_mapped);
-void client_memory_stop(void);
-
-/* stage.c: room for a copy of at least bytes; NULL with the error text. */
-struct client_stage *client_stage_get(uint64_t bytes);
-void client_stage_put(struct client_stage *stage);
-/* Never used again: somebody who is stopped may still write into it. It goes with the attachment.
- */
-void client_stage_quarantine(struct client_stage *stage);
-/* Gives large unused copies back to the system. */
-void client_stage_trim(void);
-uint64_t client_stage_bytes(void); /* of all copies, used and unused */
-void client_stage_stop(void);
-
 /* touch.c: is the range mapped and accessible? Cached; a system call on a miss. */
 struct client_range {
     uintptr_t from, to;
@@ -486,20 +458,6 @@ static inline bool client_in_stream(const struct client_op *op) {
     return op->place.slot >= OCCL_CLAIM_RUN_FIRST;
 }
 
-/* buffers.c: where the peers find this rank's buffers; staging when they cannot be reached. */
-/* input: also the one it reads; a payload chunk stands for it. */
-int client_refer(struct client_op *op, bool input, bool must_share);
-/* For a blocking call whose payload is in a chunk, and which will most probably get its result from
- * chunks, too: says where its result goes and holds nothing, as the smallest ops do. False: call
- * client_refer. */
-bool client_refer_briefly(struct client_op *op);
-/* Gives back what client_refer took; with copy_out the staged result goes to the caller first. */
-void client_unrefer(struct client_op *op, bool copy_out);
-/* There is something to be given back. */
-static inline bool client_refers(const struct client_op *op) {
-    return op->src_region || op->dst_region || op->stage_in || op->stage_out || op->stage_vector;
-}
-
 /* submit.c: starts one run of a filled op. With OCCL_OK the op is ACTIVE or COMPLETE; else nothing
  * was submitted. The caller holds the op and a reference on its communicator. */
 int client_submit(struct client_op *op);
@@ -514,67 +472,6 @@ void client_wake(struct client_op *op);
 /* This rank is finished with the op's record; the second: with one op of that record. */
 void client_leave(struct client_op *op);
 void client_leave_place(struct client_comm *comm, uint32_t slot);
-
-/* after.c: ops that come after others of this process. */
-struct client_after {
-    struct client_op *op;      /* that waits */
-    struct client_op *of;      /* for this one; NULL: complete */
-    struct client_after *next; /* of the same `of` */
-};
-/* Before the op is submitted. It is held back if something is left to wait for, or has failed. */
-int client_after_begin(struct client_op *op);
-/* It will not wait any more. */
-void client_after_end(struct client_op *op);
-/* A pool op has completed: those that come after it may go on. */
-void client_after_done(struct client_op *op);
-/* Advances what a held-back op waits for. True when it may arrive, or has to end. */
-bool client_after_look(struct client_op *op, bool may_execute);
-/* The op that the node waits for, held; NULL: none, or somebody else has it in hand. */
-struct client_op *client_after_hold(struct client_after *node);
-/* Whoever sleeps until this op completes looks again who has it in hand. */
-void client_after_nudge(struct client_op *op);
-
-/* held.c: what `why` is told. Once the op has its place, if it is held back. */
-void client_held_note(struct client_op *op);
-/* Something that it comes after has completed, others are left. after_lock is held. */
-void client_held_next(struct client_op *op);
-/* Its turn has come, or it ends; before its record is left. */
-void client_held_forget(struct client_op *op);
-
-/* sleep.c: sleeping until any of several ops can go on, and what they come after. */
-#define CLIENT_SLEEP_OPS 48
-struct client_sleep {
-    struct client_wait_target {
-        struct occl_wait_place place;
-        const struct client_op *op;
-        uint32_t missing;           /* record: the member to come first; op->members: none */
-        struct occl_word_seen bell; /* ring */
-        uint64_t limit_ns;
-        uint32_t share_token;
-        bool metered; /* strands are left, but the job's share is used up */
-    } targets[CLIENT_SLEEP_OPS];
-    struct occl_word_seen bells[2 * CLIENT_SLEEP_OPS]; /* of a target each, and of watched ops */
-    struct occl_wait_place places[OCCL_PLACES_MAX];
-    /* Held for the time of the sleep, with a reference on their communicators. */
-    struct client_op *ops[CLIENT_SLEEP_OPS];
-    struct client_comm *comms[CLIENT_SLEEP_OPS];
-    uint32_t target_count, bell_count, place_count, op_count;
-    uint64_t limit_ns;
-    bool moved; /* something completed or went on: do not sleep */
-};
-void client_sleep_start(struct client_sleep *sleep, uint64_t limit_ns);
-/* No longer than that. */
-void client_sleep_shorten(struct client_sleep *sleep, uint64_t limit_ns);
-/* Sleeps on an op that only the watcher advances. False: it is none, or there is no room. */
-bool client_sleep_watched(struct client_sleep *sleep, struct client_op *op);
-/* Advances the op, which the caller holds, and what it comes after; what is not complete is slept
- * on. False: the op is complete. */
-bool client_sleep_add(struct client_sleep *sleep, struct client_op *op);
-/* Takes over a hold, and a reference, until the sleep is over. False: there is no room. */
-bool client_sleep_keep(struct client_sleep *sleep, struct client_op *op, struct client_comm *comm);
-void client_sleep_place(struct client_sleep *sleep, const struct occl_wait_place *place);
-/* Sleeps, unless something moved, and gives back what it holds. */
-void client_sleep_end(struct client_sleep *sleep);
 
 /* submit.c: a held-back op's turn. why_not: OCCL_SQE_..., what the peers are told if after_status
  * is an error. */
@@ -670,21 +567,6 @@ bool client_local_lanes_can(struct client_op *op);
  * take less time than a switch. traffic: just moved; *moved_bytes: since the core was given away.
  */
 void client_give_way(const struct client_comm *comm, uint64_t traffic, uint64_t *moved_bytes);
-/* reach.c: from (write: to) memory of another process of the job, as process_vm_readv and
- * process_vm_writev do it: how many bytes, or -1 and errno. */
-ssize_t client_reach(pid_t process, void *local, uint64_t address, uint64_t bytes, bool write);
-/* remote.c: strands that follow each other, some of whose buffers are in other processes' private
- * memory. */
-struct client_side {
-    char *ptr;       /* in this address space, or NULL */
-    uint64_t remote; /* address in process pid; pid 0: no such buffer */
-    uint32_t pid;
-    uint32_t member;
-};
-int client_remote_strands(const struct client_comm *comm, const struct occl_local_plan *plan,
-                          uint32_t index, uint32_t strands, const struct client_side *inputs,
-                          const struct client_side *outputs, const uint64_t *factors,
-                          uint32_t *out_member);
 
 /* spill.c: the ring. Reserve takes a completion credit; WOULD_BLOCK when none is free. */
 int client_ring_start(const struct occl_session_shape *shape);
@@ -697,9 +579,7 @@ void client_ring_cancel(struct client_op *op);
 void client_ring_reap(void);
 void client_ring_abandon(struct client_op *op);
 
-/* wait.c: until the op is complete or give_up_ns (0: no limit) has passed. The caller owns or holds
- * the op. True when complete. */
-bool client_wait_complete(struct client_op *op, uint64_t give_up_ns);
+/* wait.c */
 /* Its waits spin, because every rank of the node, and of the job, can have a core at this moment:
  * others may have come or gone since the communicator was made. */
 static inline bool client_spins(const struct client_comm *comm) {
@@ -708,31 +588,10 @@ static inline bool client_spins(const struct client_comm *comm) {
            occl_peek32(&job->node_ranks) <= occl_peek32(&job->node_cores) &&
            occl_peek32(&job->job_ranks) <= occl_peek32(&job->job_cores);
 }
-/* Before the op is advanced, so that what is seen afterwards is seen as a change; and after. */
-void client_wait_before(struct client_op *op, struct client_wait_target *out_target);
-void client_wait_after(const struct client_op *op, struct client_wait_target *target);
-/* The end of the record of a held-back op, whoever else arrives there. */
-struct occl_wait_place client_wait_on_record(struct client_wait_target *target);
-/* How long a thread that waits for the op may sleep: its deadline, give_up_ns (0: none), and
- * OCCL_SLEEP_MAX_NS at most. */
-uint64_t client_sleep_limit(const struct client_op *op, uint64_t give_up_ns);
-/* Says in the record that this rank waits in the op, or no longer; the caller holds the op. */
-void client_announce(struct client_op *op, bool waiting);
 /* One step of patient polling where there is no word to sleep on; the first rounds only yield. */
 #define CLIENT_NAPS_YIELDED 64u
 void client_nap(uint32_t round);
 uint64_t client_now_ns(void);
-
-/* watch.c: the watcher looks after ops with a callback, ops nobody waits for, and the descriptor.
- */
-int client_watch_ready(void); /* starts the thread: after it client_watch cannot fail */
-int client_watch(struct client_op *op);
-bool client_in_callback(void); /* this is the watcher's thread, which must not wait for itself */
-void client_watch_in_child(void);
-bool client_watch_wanted(void); /* the completion descriptor is in use: every request is watched */
-void client_watch_consumed(struct client_op *op);
-void client_watch_look(void); /* something that it did not see has changed */
-void client_watch_stop(void);
 
 /* text.c: stores the text of an op's error and returns its status. */
 int client_explain(struct client_op *op);

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 
 OCCL_PUBLIC enum occl_result occl_comm_mem_stats(struct occl_comm handle,
                                                  struct occl_mem_stats *out_stats) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 #include "shm_ipc/unique_id.h"
 
 _Static_assert(sizeof(struct occl_unique_id) == sizeof(struct occl_unique_id_wire), "one size");

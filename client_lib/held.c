@@ -9,6 +9,7 @@
  * Everything is written under after_lock: the thread that completes one of the others names the
  * next one, while the op itself is in another thread's hands. */
 #include "client_lib/client.h"
+#include "client_lib/waiting.h"
 
 /* after_lock is held. NULL: nothing is left to wait for. */
 static const struct client_op *first_pending(const struct client_op *op) {

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 #include "gpu/host/fp_env.h"
 
 struct view {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 
 /* Buffers that a thread has in use in turn; most have a source and a destination. */
 #define REMEMBERED 4

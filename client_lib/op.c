@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client_lib/client.h"
+#include "client_lib/waiting.h"
 
 static struct client_op *op_at(uint32_t index) {
     return &occl_lib.op_chunks[index / CLIENT_OP_CHUNK][index % CLIENT_OP_CHUNK];

@@ -5,6 +5,7 @@
 
 #include "client_lib/call.h"
 #include "client_lib/group.h"
+#include "client_lib/waiting.h"
 
 static int check_attr(const struct client_call *call) {
     const struct occl_op_attr *attr = call->attr;

@@ -4,6 +4,8 @@
  * the answers are combined with two tiny all-reduces. It is refused by other users, seccomp filters
  * and separate pid namespaces; then private buffers are copied through shared memory instead. */
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
+#include "client_lib/waiting.h"
 
 static bool can_read(const struct client_comm *comm, uint32_t rank, uint64_t nonce) {
     const struct occl_member *who = &comm->members[rank];

@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 
 static ssize_t move(pid_t thread, void *local, uint64_t address, uint64_t bytes, bool write) {
     union {

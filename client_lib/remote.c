@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 
 #define SCRATCH_BYTES (1u << 20)
 #define PIECE_BYTES_MAX (64u << 10)

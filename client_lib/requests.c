@@ -2,6 +2,7 @@
 /* Completion of requests: wait, test, wait for any, start and free persistent ones. */
 #include "client_lib/client.h"
 #include "client_lib/group.h"
+#include "client_lib/waiting.h"
 
 /* Ends a complete request and returns the op's result. The caller holds the op; the hold ends. */
 static int finish_request(struct client_op *op) {

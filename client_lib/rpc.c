@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 #include "shm_ipc/fdpass.h"
 
 struct pending {

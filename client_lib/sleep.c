@@ -7,6 +7,7 @@
  * rings the bell of what comes after it (after.c), or gives it up and nudges. A holder that does
  * neither, because it only looked, is found out after OCCL_SLEEP_MAX_NS. */
 #include "client_lib/client.h"
+#include "client_lib/waiting.h"
 
 void client_sleep_start(struct client_sleep *sleep, uint64_t limit_ns) {
     sleep->target_count = sleep->bell_count = sleep->place_count = sleep->op_count = 0;

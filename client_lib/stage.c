@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 
 #define CLASS_BYTES_MIN 256ull
 #define CLASSES 40u

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
+#include "client_lib/waiting.h"
 
 static uint64_t deadline_of(const struct client_op *op) {
     int64_t timeout = op->timeout_ns;

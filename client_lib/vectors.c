@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 
 /* ---- this rank's ---- */
 

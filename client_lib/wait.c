@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "client_lib/client.h"
+#include "client_lib/waiting.h"
 
 /* An aborted op that somebody still executes: no change of its record will wake the waiter. */
 #define SETTLE_SLEEP_NS 1000000ull

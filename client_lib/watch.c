@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "client_lib/client.h"
+#include "client_lib/waiting.h"
 
 /* Rounds without progress before the watcher sleeps; then it looks again every WATCH_SLEEP_NS, or
  * at once when an op is added. Ops that come after others wake it: while it has no others, it

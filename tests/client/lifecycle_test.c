@@ -16,6 +16,7 @@
 
 #include "client_lib/client.h"
 #include "client_lib/inspect.h"
+#include "client_lib/memory.h"
 #include "tests/client/world.h"
 
 static struct world w;
