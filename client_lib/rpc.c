@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client_lib/client.h"
@@ -32,7 +33,12 @@ struct client_rpc {
     struct pending *waiting;
     pthread_t reader;
     int stop_fd;
+    uint32_t stopping; /* the reader touches nothing any more */
 };
+
+/* What finalize waits for the reader, which ends at once unless the application has closed the
+ * library's descriptors: then nothing wakes it. */
+#define JOIN_NS 1000000000u
 
 static void answer(struct client_rpc *rpc, const struct occl_msg_header *h, uint32_t bytes,
                    int fds[OCCL_MESSAGE_FDS_MAX], bool cut) {
@@ -115,13 +121,15 @@ static void *reader(void *arg) {
     while (live && !stop) {
         int ready = poll(fds, 2, -1);
         live = ready >= 0 || errno == EINTR;
-        stop = ready > 0 && fds[1].revents;
+        stop = (ready > 0 && fds[1].revents) || occl_observe32(&rpc->stopping);
         if (ready > 0 && !stop && fds[0].revents)
             live = receive(rpc, buffer);
     }
+    free(buffer);
+    if (occl_observe32(&rpc->stopping))
+        return NULL;
     if (!live)
         note_end();
-    free(buffer);
     fail_all(rpc);
     return NULL;
 }
@@ -159,12 +167,18 @@ void client_rpc_stop(void) {
     if (!rpc)
         return;
     uint64_t one = 1;
+    uint64_t until_ns = client_now_ns() + JOIN_NS;
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    occl_lib.rpc = NULL;
+    occl_publish32(&rpc->stopping, 1);
     (void)!write(rpc->stop_fd, &one, sizeof one); /* a full counter wakes just as well */
-    pthread_join(rpc->reader, NULL);
+    if (pthread_clockjoin_np(rpc->reader, NULL, CLOCK_MONOTONIC, &until)) {
+        (void)pthread_detach(rpc->reader); /* it sleeps until the process ends, with its rpc */
+        return;
+    }
     (void)close(rpc->stop_fd);
     pthread_mutex_destroy(&rpc->lock);
     free(rpc);
-    occl_lib.rpc = NULL;
 }
 
 int client_rpc_send(const void *msg, uint32_t bytes) {

@@ -124,11 +124,32 @@ static void the_end_of_the_daemon_is_nobodys_buffer(void **state) {
     }
 }
 
+/* As programs that become daemons do. */
+static int closing(struct world_rank *me) {
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    for (int fd = 3; fd < 1024; fd++)
+        (void)close(fd);
+    double start = world_now();
+    (void)occl_finalize();
+    WORLD_CHECK(world_now() - start < 5.0 * world_slowness());
+    _exit(0);
+}
+
+static void finalize_returns_without_its_descriptors(void **state) {
+    struct world w;
+    (void)state;
+    world_start(&w, NULL);
+    int failed = world_run(&w, 2, closing, NULL, 20);
+    (void)world_stop(&w);
+    assert_int_equal(failed, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_full_descriptor_table_fails_one_call),
         cmocka_unit_test(who_cannot_map_a_region_says_so),
         cmocka_unit_test(the_end_of_the_daemon_is_nobodys_buffer),
+        cmocka_unit_test(finalize_returns_without_its_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
