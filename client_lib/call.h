@@ -26,6 +26,10 @@ struct client_call {
     struct occl_request *out_request;
 };
 
+/* A small array of the caller's that is about to be read. FAULT with the error text. */
+int client_check_array(const struct client_call *call, const char *what, const void *array,
+                       uint64_t bytes);
+
 /* call_vector.c: makes the vector of a call whose kind has one. */
 int client_call_vector(const struct client_call *call, const struct client_op *op,
                        uint64_t *out_vector);

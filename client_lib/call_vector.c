@@ -13,6 +13,13 @@ static int fill_side(const struct client_call *call, uint32_t members, uint64_t 
     if (!counts)
         return client_fail(OCCL_E_INVALID, "%s: %scounts is NULL, expected %u counts", call->name,
                            side, members);
+    int status = client_check_array(call, is_send ? "sendcounts" : "recvcounts", counts,
+                                    members * sizeof *counts);
+    if (status == OCCL_OK && displs)
+        status = client_check_array(call, is_send ? "send displacements" : "receive displacements",
+                                    displs, members * sizeof *displs);
+    if (status)
+        return status;
     for (uint32_t i = 0; i < members; i++) {
         uint64_t at = displs ? displs[i] : next;
         if (counts[i] >= limit || at >= limit)

@@ -7,6 +7,14 @@
 #include "client_lib/group.h"
 #include "client_lib/waiting.h"
 
+int client_check_array(const struct client_call *call, const char *what, const void *array,
+                       uint64_t bytes) {
+    if (client_range_ok(array, bytes, false))
+        return OCCL_OK;
+    return client_fail(OCCL_E_FAULT, "%s: %s %p of %llu bytes is not mapped for reading",
+                       call->name, what, array, (unsigned long long)bytes);
+}
+
 static int check_attr(const struct client_call *call) {
     const struct occl_op_attr *attr = call->attr;
     if (attr->size != sizeof *attr)
@@ -27,6 +35,9 @@ static int check_attr(const struct client_call *call) {
     if (attr->after_count > OCCL_AFTER_MAX)
         return client_fail(OCCL_E_INVALID, "%s: after_count %zu, expected at most %u", call->name,
                            attr->after_count, OCCL_AFTER_MAX);
+    if (attr->after_count &&
+        client_check_array(call, "after", attr->after, attr->after_count * sizeof *attr->after))
+        return OCCL_E_FAULT;
     if (attr->callback && !call->out_request)
         return client_fail(OCCL_E_INVALID, "%s: a callback needs out_request", call->name);
     return OCCL_OK;
@@ -74,19 +85,14 @@ static int take_factor(const struct client_call *call, struct client_op *op) {
                            call->name);
     if (!wanted)
         return OCCL_OK;
-    switch (op->sig.dtype) {
-    case OCCL_DT_FLOAT8E4M3:
-    case OCCL_DT_FLOAT8E5M2:
-    case OCCL_DT_FLOAT16:
-    case OCCL_DT_BFLOAT16:
-    case OCCL_DT_FLOAT32:
-        memcpy(&op->factor, factor, sizeof(float));
-        break;
-    default:
-        memcpy(&op->factor, factor, sizeof op->factor);
-        break;
-    }
-    return OCCL_OK;
+    bool is_float = op->sig.dtype == OCCL_DT_FLOAT8E4M3 || op->sig.dtype == OCCL_DT_FLOAT8E5M2 ||
+                    op->sig.dtype == OCCL_DT_FLOAT16 || op->sig.dtype == OCCL_DT_BFLOAT16 ||
+                    op->sig.dtype == OCCL_DT_FLOAT32;
+    uint64_t bytes = is_float ? sizeof(float) : sizeof op->factor;
+    int status = client_check_array(call, "occl_op_attr.factor", factor, bytes);
+    if (status == OCCL_OK)
+        memcpy(&op->factor, factor, bytes);
+    return status;
 }
 
 static int check_buffer(const struct client_call *call, const void *ptr, uint64_t bytes,

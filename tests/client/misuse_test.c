@@ -117,6 +117,31 @@ static int bad_buffers(struct world_rank *me) {
                OCCL_ERROR_FAULT, "sendbuf");
     }
     WORLD_OK(occl_all_reduce(read_only, good, 1000, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+    const size_t ones[] = {1, 1};
+    const size_t *bad[] = {(const size_t *)(uintptr_t)0x10, (const size_t *)(const void *)hole};
+    for (size_t i = 0; i < 2; i++) {
+        struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+        EXPECT(
+            occl_all_gather_v(good, 1, good + 10, bad[i], NULL, OCCL_FLOAT32, me->comm, NULL, NULL),
+            OCCL_ERROR_FAULT, "recvcounts");
+        EXPECT(
+            occl_all_gather_v(good, 1, good + 10, ones, bad[i], OCCL_FLOAT32, me->comm, NULL, NULL),
+            OCCL_ERROR_FAULT, "displacements");
+        EXPECT(occl_all_to_all_v(good, bad[i], NULL, good + 10, ones, NULL, OCCL_FLOAT32, me->comm,
+                                 NULL, NULL),
+               OCCL_ERROR_FAULT, "sendcounts");
+        attr.factor = bad[i];
+        EXPECT(occl_all_reduce(good, good, 1, OCCL_FLOAT32, OCCL_PREMULSUM, me->comm, &attr, NULL),
+               OCCL_ERROR_FAULT, "factor");
+        EXPECT(occl_all_reduce(good, good, 1, OCCL_FLOAT64, OCCL_PREMULSUM, me->comm, &attr, NULL),
+               OCCL_ERROR_FAULT, "factor");
+        attr = (struct occl_op_attr)OCCL_OP_ATTR_INIT;
+        attr.after = (const struct occl_request *)(const void *)bad[i];
+        attr.after_count = 3;
+        EXPECT(occl_all_reduce(good, good, 1, OCCL_FLOAT32, OCCL_SUM, me->comm, &attr, NULL),
+               OCCL_ERROR_FAULT, "after");
+    }
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
     return 0;
 }
 static void test_bad_buffers(void **state) {
