@@ -33,7 +33,9 @@ struct client_rpc {
     struct pending *waiting;
     pthread_t reader;
     int stop_fd;
-    uint32_t stopping; /* the reader touches nothing any more */
+    uint32_t stopping;   /* the reader touches nothing any more */
+    bool ended;          /* nor does it run */
+    pthread_cond_t over; /* monotonic */
 };
 
 /* What finalize waits for the reader, which ends at once unless the application has closed the
@@ -126,11 +128,15 @@ static void *reader(void *arg) {
             live = receive(rpc, buffer);
     }
     free(buffer);
-    if (occl_observe32(&rpc->stopping))
-        return NULL;
-    if (!live)
-        note_end();
-    fail_all(rpc);
+    if (!occl_observe32(&rpc->stopping)) {
+        if (!live)
+            note_end();
+        fail_all(rpc);
+    }
+    pthread_mutex_lock(&rpc->lock);
+    rpc->ended = true;
+    pthread_cond_signal(&rpc->over);
+    pthread_mutex_unlock(&rpc->lock);
     return NULL;
 }
 
@@ -138,6 +144,11 @@ int client_rpc_start(void) {
     struct client_rpc *rpc = calloc(1, sizeof *rpc);
     if (!rpc)
         return client_fail(OCCL_E_NO_MEMORY, "no memory for the connection");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&rpc->over, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&rpc->lock, NULL);
     rpc->next_request = 1;
     rpc->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -169,13 +180,21 @@ void client_rpc_stop(void) {
     uint64_t one = 1;
     uint64_t until_ns = client_now_ns() + JOIN_NS;
     struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
-    occl_lib.rpc = NULL;
+    int error = 0;
     occl_publish32(&rpc->stopping, 1);
     (void)!write(rpc->stop_fd, &one, sizeof one); /* a full counter wakes just as well */
-    if (pthread_clockjoin_np(rpc->reader, NULL, CLOCK_MONOTONIC, &until)) {
+    pthread_mutex_lock(&rpc->lock);
+    while (!rpc->ended && error == 0)
+        error = pthread_cond_timedwait(&rpc->over, &rpc->lock, &until);
+    bool ended = rpc->ended;
+    pthread_mutex_unlock(&rpc->lock);
+    occl_lib.rpc = NULL;
+    if (!ended) {
         (void)pthread_detach(rpc->reader); /* it sleeps until the process ends, with its rpc */
         return;
     }
+    pthread_join(rpc->reader, NULL);
+    pthread_cond_destroy(&rpc->over);
     (void)close(rpc->stop_fd);
     pthread_mutex_destroy(&rpc->lock);
     free(rpc);
