@@ -66,7 +66,7 @@ occl_progress() {
 }
 
 # Bazel never removes anything from its disk cache (.bazelrc): what was not used for longest goes,
-# from 12 GiB on down to 8. A complete test run of one version takes about 4.
+# from 12 GiB on down to 8. A complete test run of one version uses about 6.5.
 occl_trim_cache() {
     local dir=$HOME/.cache/occl-bazel
     [ -d "$dir" ] || return 0
