@@ -11,10 +11,10 @@
 
 struct occl_scribe {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* something to write, or the end; monotonic */
-    pthread_cond_t ended;
-    char *waiting; /* filled under the lock */
-    char *written; /* the thread's own */
+    pthread_cond_t changed; /* something to write, or the end */
+    pthread_cond_t ended;   /* monotonic */
+    char *waiting;          /* filled under the lock */
+    char *written;          /* the thread's own */
     size_t room_bytes;
     size_t waiting_bytes;
     uint64_t lost;
