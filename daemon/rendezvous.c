@@ -292,7 +292,7 @@ const char *occl_rendezvous_rank_ended(struct occl_daemon *daemon, struct occl_r
     if (!meeting)
         return "unknown";
     if (!meeting->waiting)
-        return "settled";
+        return meeting->status == OCCL_OK ? "settled" : "failed";
     if (rank >= meeting->ranks || meeting->waiters[rank].session)
         return "elsewhere";
     (void)snprintf(text, sizeof text,
@@ -300,7 +300,7 @@ const char *occl_rendezvous_rank_ended(struct occl_daemon *daemon, struct occl_r
                    meeting->name, rank, daemon->host, pid, cause);
     fail(daemon, meeting, OCCL_E_PEER_FAILED, text);
     trim(daemon);
-    return "settled";
+    return "failed";
 }
 
 void occl_rendezvous_job_gone(struct occl_job *job) {

@@ -36,8 +36,9 @@ struct occl_rendezvous *occl_rendezvous_find(struct occl_daemon *daemon,
                                              const uint8_t secret[OCCL_UNIQUE_ID_SECRET_BYTES]);
 /* This rank's process has ended, says its launcher. If others wait for it, they wait no longer.
  * Returns one word: "unknown" (nobody waits yet; meeting may be NULL), "elsewhere" (nobody waits
- * for this rank here, or it has come, and its end is seen), "settled" (made, or failed, before or
- * now). */
+ * for this rank here, or it has come, and its end is seen), "settled" (made), "failed" (before, or
+ * now: that is forgotten with the job's last session, so a rank that comes later may wait again).
+ */
 const char *occl_rendezvous_rank_ended(struct occl_daemon *daemon, struct occl_rendezvous *meeting,
                                        uint32_t rank, long pid, const char *cause);
 uint64_t occl_rendezvous_arrived_mask(const struct occl_rendezvous *meeting);

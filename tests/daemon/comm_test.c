@@ -239,7 +239,7 @@ static void who_ends_before_it_came_is_told_of(void **state) {
     (void)client_comm_ask(&c[2], &id, 2, 3, 0);
     assert_string_equal(rank_ended(&c[3], &id, 2), "elsewhere"); /* it is there */
     assert_string_equal(rank_ended(&c[3], &id, 3), "elsewhere"); /* nobody waits for it */
-    assert_string_equal(rank_ended(&c[3], &id, 1), "settled");
+    assert_string_equal(rank_ended(&c[3], &id, 1), "failed");
     for (int i = 0; i < 4; i += 2) {
         assert_true(client_receive(&c[i], 5000));
         assert_int_equal(c[i].in.h.type, OCCL_MSG_REPLY);
@@ -248,7 +248,7 @@ static void who_ends_before_it_came_is_told_of(void **state) {
         assert_non_null(strstr(c[i].in.reply.detail.text, "pid 77) ended before it came: killed by "
                                                           "signal 9"));
     }
-    assert_string_equal(rank_ended(&c[3], &id, 1), "settled");
+    assert_string_equal(rank_ended(&c[3], &id, 1), "failed");
     (void)client_comm_ask(&c[1], &id, 1, 3, 0); /* and so is one that comes after all */
     assert_true(client_receive(&c[1], 5000));
     assert_int_equal(c[1].in.reply.detail.status, OCCL_E_PEER_FAILED);

@@ -71,6 +71,13 @@ static void a_rank_that_dies_before_it_attaches_is_no_hang(void **state) {
     HAS(r->err, "rank 1 (host ");
     HAS(r->err, "ended before it came: killed by signal 9");
     assert_nothing_left();
+    /* Nor for a rank that comes when the first has failed and gone, and its job with it. */
+    r = shell_expect(137,
+                     "timeout 60 %s -n 3 --on-death=continue sh -c 'test $OCCL_RANK = 1 && kill -9 "
+                     "$$; test $OCCL_RANK = 2 && sleep 1; exec %s fine 0'",
+                     launch, scenario);
+    HAS(r->err, "rank 2: joining");
+    assert_nothing_left();
 }
 
 static void runs_at_once_share_the_daemon(void **state) {

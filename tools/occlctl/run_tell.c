@@ -39,7 +39,7 @@ bool occl_run_tell(struct occl_run *run) {
             run->admin = NULL; /* a daemon that is older, or gone, cannot be helped */
         else if (strcmp(state, "elsewhere") == 0)
             run->ranks[rank].told = true;
-        else
+        else /* nobody waits yet; or it has failed, and who comes later may wait again */
             again = true;
         json_decref(reply);
     }
