@@ -145,6 +145,36 @@ static void labels_begin_each_line(void **state) {
     assert_string_equal(r->out, "plain\nplain\n");
 }
 
+/* Three ranks and two cores at most: the first and the third share one. The reference are the cores
+ * as the kernel tells them, of which threads share one. */
+static void bound_ranks_take_the_cores_by_turns(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(
+        0,
+        "cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); "
+        "core() { cat /sys/devices/system/cpu/cpu$1/topology/thread_siblings_list; }; "
+        "first=$(core $cpu); other=''; "
+        "for c in $(seq 0 4095); do [ -e /sys/devices/system/cpu/cpu$c ] || break; "
+        "taskset -c $c true 2>/dev/null && [ \"$(core $c)\" != \"$first\" ] && other=$c && break; done; "
+        "export LIMIT=$cpu${other:+,$other}; "
+        "taskset -c $LIMIT " RUN
+        "-n 3 --bind=core sh -c 'taskset -cp $$ | sed \"s/.*: /$OCCL_RANK /\"' "
+        "| sort > bound; "
+        "{ echo 0 $cpu; echo 1 ${other:-$cpu}; echo 2 $cpu; } > expected; cat bound; "
+        "cmp bound expected",
+        ctl, fake);
+    assert_non_null(strstr(r->out, "2 "));
+    /* Bound before: that stays the limit. Without the option nothing is bound. */
+    r = shell_expect(0,
+                     "cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); taskset -c $cpu " RUN
+                     "-n 2 --bind=core sh -c 'taskset -cp $$ | sed s/.*://' | sort -u | wc -l; " RUN
+                     "-n 2 --bind=none sh -c 'taskset -cp $$ | sed s/.*://' > free; "
+                     "taskset -cp $$ | sed s/.*:// > mine; cat mine mine | cmp - free",
+                     ctl, fake, ctl, fake);
+    assert_string_equal(r->out, "1\n");
+    (void)shell_expect(125, RUN "-n 1 --bind=socket true", ctl, fake);
+}
+
 static void labelled_output_that_is_lost_is_125(void **state) {
     (void)state;
     if (access("/dev/full", W_OK) != 0) {
@@ -395,6 +425,7 @@ int main(void) {
         CASE(a_daemon_that_does_not_come_up_is_quoted),
         CASE(options_of_the_program_stay_its_own),
         CASE(labels_begin_each_line),
+        CASE(bound_ranks_take_the_cores_by_turns),
         CASE(labelled_output_that_is_lost_is_125),
         CASE(a_full_pipe_is_waited_for),
         CASE(names_are_checked_before_anything_starts),

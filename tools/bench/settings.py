@@ -138,14 +138,13 @@ def _gloo(ranks, _cores):
     ]
 
 
-def _occl(ranks, cores, private):
-    """Bound where the launchers of the others bind: one rank a core."""
-    pin = ["--pin", "1"] if ranks <= cores else []
+def _occl(ranks, private):
+    """Bound, as the others are in one of their settings for each number of ranks."""
 
     def setting(name):
         def command(programs, arguments):
-            run = [programs["occlctl"], "run", "-n", str(ranks), programs["occl_bench"]]
-            return run + ["--backend", name] + pin + arguments
+            run = [programs["occlctl"], "run", "-n", str(ranks), "--bind=core"]
+            return run + [programs["occl_bench"], "--backend", name] + arguments
 
         return Setting("occl", name, _always, command, {})
 
@@ -171,6 +170,6 @@ def _floor(ranks, cores):
 def settings_of(peer, ranks, cores, private=False):
     """All settings of a peer (or of the floor, or of occl) for one rank count."""
     if peer == "occl":
-        return _occl(ranks, cores, private)
+        return _occl(ranks, private)
     makers = {"openmpi": _openmpi, "mpich": _mpich, "gloo": _gloo, "floor": _floor}
     return makers[peer](ranks, cores)

@@ -17,13 +17,18 @@ enum {
     KEY_LABEL = 'l',
     KEY_TAG = 't',
     KEY_OCCLD = 513,
-    KEY_JOB = 514
+    KEY_JOB = 514,
+    KEY_BIND = 515
 };
 
 static const struct argp_option run_options[] = {
     {"ranks", KEY_RANKS, "N", 0, "Number of ranks", 0},
     {"on-death", KEY_ON_DEATH, "abort|continue", 0,
      "When a rank fails: end the others (SIGTERM after 5 s, SIGKILL after 10 s), or let them go on",
+     0},
+    {"bind", KEY_BIND, "none|core", 0,
+     "core: rank R may use only the R-th core of those the launcher may use, by turns when there "
+     "are more ranks (default: none; a rank with many threads wants none)",
      0},
     {"label", KEY_LABEL, NULL, 0, "Begin each line of output with its rank", 0},
     {"tag", KEY_TAG, "TAG", 0, "Tenant tag of the job", 0},
@@ -88,6 +93,11 @@ static error_t parse_run(int key, char *arg, struct argp_state *state) {
         options->keep_going = strcmp(arg, "continue") == 0;
         if (!options->keep_going && strcmp(arg, "abort") != 0)
             argp_error(state, "--on-death wants abort or continue, found '%s'", arg);
+        return 0;
+    case KEY_BIND:
+        options->bind_core = strcmp(arg, "core") == 0;
+        if (!options->bind_core && strcmp(arg, "none") != 0)
+            argp_error(state, "--bind wants none or core, found '%s'", arg);
         return 0;
     case KEY_LABEL:
         options->label = true;
@@ -154,9 +164,12 @@ static int launch(const struct occl_run_options *options) {
     make_unique_id(&run);
     int status = occl_run_signals_open(&signal_fd, &detail);
     if (status == OCCL_OK)
+        status = occl_run_bind_open(&run, &detail);
+    if (status == OCCL_OK)
         status = occl_run_daemon_open(options, &daemon, &detail);
     if (status != OCCL_OK) {
         (void)fprintf(stderr, "occlctl run: %s\n", detail.text); /* nowhere else to report */
+        occl_run_bind_close(&run);
         return OCCL_CTL_LAUNCHER;
     }
     run.socket = daemon.socket;
@@ -175,6 +188,7 @@ static int launch(const struct occl_run_options *options) {
     }
     if (status != OCCL_OK)
         (void)fprintf(stderr, "occlctl run: %s\n", detail.text); /* nowhere else to report */
+    occl_run_bind_close(&run);
     free(run.ranks);
     free(run.pipes);
     (void)close(signal_fd); /* the process ends */

@@ -4,6 +4,7 @@
  *   run.c          options, order of events, exit status
  *   run_daemon.c   finds the daemon or starts a private one, and cleans up after it
  *   run_ranks.c    starts the ranks
+ *   run_bind.c     gives each a core
  *   run_watch.c    waits for ranks and signals, ends survivors
  *   run_tell.c     tells the daemon of ranks that ended before they attached
  *   run_output.c   prefixes the lines of ranks */
@@ -31,6 +32,7 @@ struct occl_run_options {
     int ranks;
     bool keep_going; /* --on-death=continue */
     bool label;
+    bool bind_core; /* --bind=core */
     const char *job;
     const char *tag;
     const char *occld; /* path of the daemon's program; NULL: beside occlctl, then PATH */
@@ -56,7 +58,7 @@ int occl_run_daemon_open(const struct occl_run_options *options, struct occl_run
  * if others use it, it stays theirs. */
 void occl_run_daemon_close(const struct occl_run_options *options, struct occl_run_daemon *daemon);
 
-/* ---- run_ranks.c, run_watch.c, run_output.c ---- */
+/* ---- a run ---- */
 
 struct occl_run_pipe {
     int fd; /* -1: closed */
@@ -84,9 +86,21 @@ struct occl_run {
     int alive;
     int exit_code; /* of the first rank that did not end with 0 */
     bool failed;
-    struct occl_admin *admin; /* the daemon's; NULL: there is nothing more to tell it */
-    int output_error;         /* errno: --label could not write a line; 0: all is written */
+    struct hwloc_topology *topology; /* with --bind=core: of what the ranks may use */
+    struct occl_admin *admin;        /* the daemon's; NULL: there is nothing more to tell it */
+    int output_error;                /* errno: --label could not write a line; 0: all is written */
 };
+
+/* ---- run_bind.c ---- */
+
+/* With --bind=core: learns the cores that this process may use. OCCL_OK, or an error. */
+int occl_run_bind_open(struct occl_run *run, struct occl_detail *detail)
+    __attribute__((warn_unused_result));
+/* Binds the calling process, a rank before exec, to its core. 0, or -1 with errno. */
+int occl_run_bind(const struct occl_run *run, int rank) __attribute__((warn_unused_result));
+void occl_run_bind_close(struct occl_run *run);
+
+/* ---- run_ranks.c, run_watch.c, run_output.c ---- */
 
 /* Starts all ranks. On an error those already started have been killed. */
 int occl_run_ranks_start(struct occl_run *run, struct occl_detail *detail)

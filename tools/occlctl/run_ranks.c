@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts the ranks: environment, standard streams, death with the launcher. */
+/* Starts the ranks: environment, core, standard streams, death with the launcher. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -56,7 +56,8 @@ __attribute__((noreturn)) static void become_rank(const struct occl_run *run,
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != launcher)
         _exit(OCCL_CTL_LAUNCHER);
     occl_run_signals_default();
-    if (set_environment(run, child->rank) == 0 && set_streams(child) == 0)
+    if (set_environment(run, child->rank) == 0 && set_streams(child) == 0 &&
+        occl_run_bind(run, child->rank) == 0)
         (void)execvp(run->options->argv[0], run->options->argv); /* returns only with an error */
     error = errno;
     (void)!write(child->report, &error, sizeof error); /* else the launcher reads the end */
