@@ -238,7 +238,8 @@ struct client_comm {
     struct occl_detail event; /* why the communicator ended, as the daemon told */
     uint32_t event_set;
     uint32_t splits;
-    uint32_t last_way; /* enum client_way of the last op */
+    uint32_t last_way;  /* enum client_way of the last op */
+    uint32_t neighbour; /* one this rank last waited for on its own core, or OCCL_RANK_NONE */
     pthread_mutex_t lock;
     struct client_tags tags;
     uint32_t untagged_next; /* changed with and without the lock: enter_joined_run */

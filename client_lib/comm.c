@@ -121,6 +121,7 @@ static void comm_reset(struct client_comm *comm) {
     comm->untagged_next = 0;
     comm->splits = 0;
     comm->last_way = CLIENT_WAY_NONE;
+    comm->neighbour = OCCL_RANK_NONE;
     comm->event_set = comm->ended = 0;
     comm->cma = 0;
     comm->suspended = 0;

@@ -287,7 +287,7 @@ static void follow_up(struct client_op *op) {
 
 /* For peers that give up their core when they wait: whether that would help us. */
 static void note_core(const struct client_comm *comm) {
-    if (comm->elsewhere_ticks == 0 || client_spins(comm))
+    if (comm->policy.yields == 0 || client_spins(comm))
         return;
     struct occl_rank_note *note = occl_note_at(&comm->m, comm->rank);
     uint32_t cpu = (uint32_t)sched_getcpu();

@@ -135,16 +135,30 @@ static bool source_decides(const struct client_op *op) {
     return op->payload_bytes <= client_direct_max() && awaited_source(op) < op->members;
 }
 
-/* All members that an OPEN record waits for were last seen on other cores. */
-static bool missing_elsewhere(const struct client_op *op) {
+/* The first member that an OPEN record waits for and that was last seen on this core, or
+ * op->members. */
+static uint32_t missing_here(const struct client_op *op) {
     uint32_t here = (uint32_t)sched_getcpu();
     uint64_t missing = source_decides(op) ? 1ull << awaited_source(op) : ~op->look.ready_mask;
     for (uint32_t i = 0; i < op->members; i++) {
         uint32_t rank = client_member_rank(op, i);
         if ((missing >> i & 1) && occl_peek32(&occl_note_at(&op->comm->m, rank)->cpu) == here)
-            return false;
+            return i;
     }
-    return true;
+    return op->members;
+}
+
+/* A rank that needs this core has not come, as in the op before: until it has, nothing is decided.
+ * The lines of the others, which are about to be written on other cores, then stay there. */
+static bool neighbour_missing(const struct client_op *op) {
+    const struct client_comm *comm = op->comm;
+    uint32_t member = occl_peek32(&comm->neighbour);
+    if (member >= op->members || op->path != CLIENT_PATH_RECORD || op->held_back ||
+        op->key.peers != OCCL_PEERS_ALL || (op->traits->flags & OCCL_KIND_SOURCE))
+        return false;
+    uint64_t flag = occl_look64(&occl_line_at(op->rec, member)->flag);
+    return !occl_flag_bits_of(flag, op->place.print) &&
+           occl_peek32(&occl_note_at(&comm->m, member)->cpu) == (uint32_t)sched_getcpu();
 }
 
 /* All strands are claimed. Executors give their core up between two of them, not inside (but for
@@ -157,11 +171,16 @@ static bool executed_elsewhere(const struct client_op *op) {
 /* Whoever this rank waits for is on another core: giving this one up would bring nobody sooner,
  * only a switch there and one back. */
 static bool awaits_other_cores(const struct client_op *op) {
-    if (op->comm->elsewhere_ticks == 0 || op->path != CLIENT_PATH_RECORD)
+    struct client_comm *comm = op->comm;
+    if (op->path != CLIENT_PATH_RECORD)
         return false;
-    return op->look.outcome == OCCL_OUT_OPEN
-               ? missing_elsewhere(op)
-               : op->look.outcome == OCCL_OUT_ALL && executed_elsewhere(op);
+    if (op->look.outcome == OCCL_OUT_OPEN) {
+        uint32_t here = missing_here(op);
+        if (here < op->members && op->key.peers == OCCL_PEERS_ALL)
+            occl_note32(&comm->neighbour, here);
+        return comm->elsewhere_ticks != 0 && here == op->members;
+    }
+    return comm->elsewhere_ticks != 0 && op->look.outcome == OCCL_OUT_ALL && executed_elsewhere(op);
 }
 
 /* Looks now and then for a moment. */
@@ -188,12 +207,17 @@ static __attribute__((noinline)) void sleep_held_back(struct client_op *op, uint
 }
 
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
-    bool done = client_advance(op, true);
-    if (done)
-        return true;
     struct occl_wait_policy policy = policy_now(op->comm);
     struct occl_waiter waiter;
     occl_waiter_start(&waiter);
+    if (policy.spin_steps == 0 && policy.yields > 0 && neighbour_missing(op)) {
+        waiter.yields = 1;
+        op->seen_ticks = 0;
+        (void)sched_yield(); /* cannot fail on Linux */
+    }
+    bool done = client_advance(op, true);
+    if (done)
+        return true;
     while (!done) {
         struct client_wait_target target;
         bool about_to_sleep = waiter.spins >= policy.spin_steps && waiter.yields >= policy.yields;

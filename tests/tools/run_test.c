@@ -149,20 +149,20 @@ static void labels_begin_each_line(void **state) {
  * as the kernel tells them, of which threads share one. */
 static void bound_ranks_take_the_cores_by_turns(void **state) {
     (void)state;
-    const struct shell_result *r = shell_expect(
-        0,
-        "cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); "
-        "core() { cat /sys/devices/system/cpu/cpu$1/topology/thread_siblings_list; }; "
-        "first=$(core $cpu); other=''; "
-        "for c in $(seq 0 4095); do [ -e /sys/devices/system/cpu/cpu$c ] || break; "
-        "taskset -c $c true 2>/dev/null && [ \"$(core $c)\" != \"$first\" ] && other=$c && break; done; "
-        "export LIMIT=$cpu${other:+,$other}; "
-        "taskset -c $LIMIT " RUN
-        "-n 3 --bind=core sh -c 'taskset -cp $$ | sed \"s/.*: /$OCCL_RANK /\"' "
-        "| sort > bound; "
-        "{ echo 0 $cpu; echo 1 ${other:-$cpu}; echo 2 $cpu; } > expected; cat bound; "
-        "cmp bound expected",
-        ctl, fake);
+    const struct shell_result *r =
+        shell_expect(0,
+                     "cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//'); "
+                     "core() { cat /sys/devices/system/cpu/cpu$1/topology/thread_siblings_list; }; "
+                     "first=$(core $cpu); other=''; "
+                     "for c in $(seq 0 4095); do [ -e /sys/devices/system/cpu/cpu$c ] || break; "
+                     "taskset -c $c true 2>/dev/null || continue; "
+                     "[ \"$(core $c)\" != \"$first\" ] && other=$c && break; done; "
+                     "taskset -c $cpu${other:+,$other} " RUN
+                     "-n 3 --bind=core sh -c 'taskset -cp $$ | sed \"s/.*: /$OCCL_RANK /\"' "
+                     "| sort > bound; "
+                     "{ echo 0 $cpu; echo 1 ${other:-$cpu}; echo 2 $cpu; } > expected; cat bound; "
+                     "cmp bound expected",
+                     ctl, fake);
     assert_non_null(strstr(r->out, "2 "));
     /* Bound before: that stays the limit. Without the option nothing is bound. */
     r = shell_expect(0,
