@@ -324,14 +324,13 @@ uint64_t occl_local_walk_next(const struct occl_local_plan *plan, struct occl_lo
         next_block(plan, walk);
         bytes = block_bytes_at(plan, walk, &back);
     }
-    struct occl_local_piece piece = {.offset = walk->offset};
-    name_blocks(plan, walk, &piece);
-    if (piece.exchanges && most > OCCL_LOCAL_EXCHANGE_BYTES)
+    *out = (struct occl_local_piece){.offset = walk->offset};
+    name_blocks(plan, walk, out);
+    if (out->exchanges && most > OCCL_LOCAL_EXCHANGE_BYTES)
         most = OCCL_LOCAL_EXCHANGE_BYTES;
-    piece.bytes = part(bytes, walk->offset, most);
-    piece.back_bytes = piece.exchanges ? part(back, walk->offset, most) : 0;
-    uint64_t length = longer(piece.bytes, piece.back_bytes);
+    out->bytes = part(bytes, walk->offset, most);
+    out->back_bytes = out->exchanges ? part(back, walk->offset, most) : 0;
+    uint64_t length = longer(out->bytes, out->back_bytes);
     walk->offset += length;
-    *out = piece;
     return length;
 }

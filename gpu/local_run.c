@@ -161,8 +161,11 @@ static const struct occl_exec_ops LOCAL_OPS = {
     .publish_progress = no_publication,
 };
 
-static struct occl_step step_of(const struct occl_local_piece *piece) {
-    return (struct occl_step){.kind = piece->kind,
+/* Filled where it is used, not copied: a copy in wide pieces of what has just been written in small
+ * ones waits until all earlier stores have left the core, and with it the next piece would wait for
+ * the one before. */
+static void step_of(const struct occl_local_piece *piece, struct occl_step *out) {
+    *out = (struct occl_step){.kind = piece->kind,
                               .src_buffer = OCCL_BUFFER_INPUT,
                               .dst_buffer = OCCL_BUFFER_OUTPUT,
                               .flags = piece->flags,
@@ -181,8 +184,10 @@ static struct occl_step step_of(const struct occl_local_piece *piece) {
 /* What comes back is saved first: the place it comes from may be the one that is written to. A way
  * without bytes has no step: its members may have no buffers. */
 static uint32_t exchange_steps(const struct occl_local_piece *piece, struct occl_step steps[3]) {
-    struct occl_step save = step_of(piece), there = save, back = save;
+    struct occl_step save, there, back;
     uint32_t count = 0;
+    step_of(piece, &save);
+    there = back = save;
     save.src_member = (uint16_t)piece->dst_first;
     save.src_chunk = piece->dst_block;
     save.dst_buffer = OCCL_BUFFER_SCRATCH;
@@ -205,7 +210,7 @@ static int piece_run(struct local_env *env) {
     if (piece->exchanges)
         count = exchange_steps(piece, steps);
     else
-        steps[0] = step_of(piece);
+        step_of(piece, &steps[0]);
     struct occl_strand strand = {
         .step_count = count, .send_link = OCCL_STEP_NONE, .recv_link = OCCL_STEP_NONE};
     struct occl_program program = {.steps = steps,
