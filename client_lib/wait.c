@@ -207,6 +207,8 @@ static __attribute__((noinline)) void sleep_held_back(struct client_op *op, uint
 }
 
 bool client_wait_complete(struct client_op *op, uint64_t give_up_ns) {
+    if (occl_observe32(&op->phase) != CLIENT_OP_ACTIVE)
+        return true; /* most givers and sources end with their arrival */
     struct occl_wait_policy policy = policy_now(op->comm);
     struct occl_waiter waiter;
     occl_waiter_start(&waiter);

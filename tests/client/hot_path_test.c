@@ -115,6 +115,44 @@ static void test_no_allocation_per_op(void **state) {
     assert_int_equal(world_run(&w, 2, no_allocation, NULL, 60), 0);
 }
 
+/* ---- giving the core up ---- */
+
+static unsigned long yields;
+
+/* In place of the C library's. */
+int sched_yield(void) {
+    yields++;
+    return (int)syscall(SYS_sched_yield);
+}
+
+/* A giver's op ends with its arrival, whoever else is missing, also of those that share its core
+ * and that it has waited for before: it calls nobody. */
+static int giving(struct world_rank *me) {
+    enum { OPS = 20000 };
+    float in[2] = {1, 1}, out[2];
+    int *shared = me->arg;
+    cpu_set_t one;
+    if (me->rank == 0)
+        *shared = sched_getcpu();
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    CPU_ZERO(&one);
+    CPU_SET(*shared, &one);
+    WORLD_CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+    for (int i = 0; i < 200; i++)
+        WORLD_OK(occl_all_reduce(in, out, 2, OCCL_FLOAT32, OCCL_SUM, me->comm, NULL, NULL));
+    yields = 0;
+    for (int i = 0; i < OPS; i++)
+        WORLD_OK(occl_reduce(in, out, 2, OCCL_FLOAT32, OCCL_SUM, 0, me->comm, NULL, NULL));
+    WORLD_CHECK(me->rank == 0 || yields < OPS / 4);
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    return 0;
+}
+static void test_givers_keep_their_core(void **state) {
+    int *cpu = world_shared(sizeof *cpu);
+    (void)state;
+    assert_int_equal(world_run(&w, 4, giving, cpu, 60), 0);
+}
+
 /* ---- system calls ---- */
 
 static volatile char selector; /* 0: allow, 1: block */
@@ -189,6 +227,7 @@ static void test_no_system_call_while_nobody_is_late(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_no_allocation_per_op),
+        cmocka_unit_test(test_givers_keep_their_core),
         cmocka_unit_test(test_no_system_call_while_nobody_is_late),
     };
     return cmocka_run_group_tests_name("client_hot_path", tests, setup, teardown);

@@ -173,6 +173,9 @@ static void bound_ranks_take_the_cores_by_turns(void **state) {
                      ctl, fake, ctl, fake);
     assert_string_equal(r->out, "1\n");
     (void)shell_expect(125, RUN "-n 1 --bind=socket true", ctl, fake);
+    /* Cores that are only described would bind nothing. */
+    r = shell_expect(125, "HWLOC_SYNTHETIC='core:4 pu:1' " RUN "-n 1 --bind=core true", ctl, fake);
+    assert_non_null(strstr(r->err, "none of this machine"));
 }
 
 static void labelled_output_that_is_lost_is_125(void **state) {

@@ -11,7 +11,8 @@
 static int no_topology(struct occl_detail *detail, int error) {
     return occl_detail_set(detail, OCCL_E_INVALID, error,
                            "--bind=core: hwloc cannot tell the cores of this machine: %s",
-                           error ? strerror(error) : "it finds none that may be used");
+                           error ? strerror(error)
+                                 : "it finds none of this machine that may be used");
 }
 
 /* Of cores, where they are known (not in all virtual machines), else of hardware threads. */
@@ -27,15 +28,17 @@ int occl_run_bind_open(struct occl_run *run, struct occl_detail *detail) {
         return no_topology(detail, errno);
     hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
     errno = 0;
-    bool known =
+    bool loaded =
         allowed &&
         hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
         hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL) == 0 &&
-        hwloc_topology_load(topology) == 0 &&
-        hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_PROCESS) == 0 &&
-        hwloc_topology_restrict(topology, allowed, 0) == 0 &&
-        hwloc_get_nbobjs_by_type(topology, bound_to(topology)) > 0;
-    int error = errno;
+        hwloc_topology_load(topology) == 0;
+    /* The environment may describe another machine, on which nothing can be bound. */
+    bool ours = loaded && hwloc_topology_is_thissystem(topology);
+    bool known = ours && hwloc_get_cpubind(topology, allowed, HWLOC_CPUBIND_PROCESS) == 0 &&
+                 hwloc_topology_restrict(topology, allowed, 0) == 0 &&
+                 hwloc_get_nbobjs_by_type(topology, bound_to(topology)) > 0;
+    int error = loaded && !ours ? 0 : errno;
     hwloc_bitmap_free(allowed);
     if (!known) {
         hwloc_topology_destroy(topology);

@@ -17,7 +17,8 @@ struct child {
     int rank;
     int out;
     int err;
-    int report; /* errno of a failed start goes here; closed by exec */
+    int report; /* errno of a failed start goes here, negative if it was not bound; closed by exec
+                 */
 };
 
 static int set_number(const char *name, long number) {
@@ -56,10 +57,10 @@ __attribute__((noreturn)) static void become_rank(const struct occl_run *run,
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != launcher)
         _exit(OCCL_CTL_LAUNCHER);
     occl_run_signals_default();
-    if (set_environment(run, child->rank) == 0 && set_streams(child) == 0 &&
-        occl_run_bind(run, child->rank) == 0)
+    bool bound = occl_run_bind(run, child->rank) == 0;
+    if (bound && set_environment(run, child->rank) == 0 && set_streams(child) == 0)
         (void)execvp(run->options->argv[0], run->options->argv); /* returns only with an error */
-    error = errno;
+    error = bound ? errno : -errno;
     (void)!write(child->report, &error, sizeof error); /* else the launcher reads the end */
     _exit(OCCL_CTL_LAUNCHER);
 }
@@ -78,7 +79,8 @@ static void close_if_open(int fd) {
         (void)close(fd); /* the child has its own copy */
 }
 
-/* Forks one rank and waits until it has become the program. Returns 0 or an errno. */
+/* Forks one rank and waits until it has become the program. Returns 0, an errno, or less than 0:
+ * the errno with which it could not be bound. */
 static int start_rank(struct occl_run *run, int rank) {
     struct child child = {.rank = rank, .out = -1, .err = -1, .report = -1};
     int report[2];
@@ -142,6 +144,10 @@ int occl_run_ranks_start(struct occl_run *run, struct occl_detail *detail) {
         if (!error)
             continue;
         kill_all(run);
+        if (error < 0)
+            return occl_detail_set(detail, OCCL_E_INVALID, -error,
+                                   "--bind=core: cannot bind rank %d to its core: %s", rank,
+                                   strerror(-error));
         return occl_detail_set(detail, OCCL_E_INVALID, error, "cannot start rank %d, %.200s: %s",
                                rank, run->options->argv[0], strerror(error));
     }
