@@ -279,6 +279,7 @@ static int attach(const struct occl_init_attr *attr) {
     measure_machine();
     occl_lib.socket_fd = fd;
     occl_lib.lost = 0;
+    client_inside_start(); /* before there is a second thread */
     status = client_rpc_start();
     if (status == OCCL_OK)
         return OCCL_OK;

@@ -368,6 +368,7 @@ struct client_thread {
 struct client_thread *client_thread_own(void);
 
 /* inside.c */
+void client_inside_start(void); /* with the attachment, before its threads */
 /* Takes a reference; NULL with the status when the library or the handle cannot be used. */
 struct client_comm *client_comm_get(struct occl_comm handle, int *out_status);
 /* The same for the parts of a handle, and for an op's communicator; NULL when it was destroyed. Set
