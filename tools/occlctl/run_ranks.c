@@ -79,15 +79,13 @@ static void close_if_open(int fd) {
         (void)close(fd); /* the child has its own copy */
 }
 
-/* Forks one rank and waits until it has become the program. Returns 0, an errno, or less than 0:
- * the errno with which it could not be bound. */
-static int start_rank(struct occl_run *run, int rank) {
+/* Forks one rank. Returns 0, and where it reports on becoming the program, or an errno. */
+static int fork_rank(struct occl_run *run, int rank, int *out_report) {
     struct child child = {.rank = rank, .out = -1, .err = -1, .report = -1};
-    int report[2];
+    int report[2], error = 0;
     if (pipe2(report, O_CLOEXEC) != 0)
         return errno;
     child.report = report[1];
-    int error = 0;
     if (run->pipes) {
         error = open_pipe(&run->pipes[2 * rank], rank, STDOUT_FILENO, &child.out);
         if (!error)
@@ -102,17 +100,44 @@ static int start_rank(struct occl_run *run, int rank) {
     (void)close(report[1]); /* the child has its own copy */
     close_if_open(child.out);
     close_if_open(child.err);
-    if (pid > 0) {
-        run->ranks[rank] = (struct occl_run_rank){.pid = pid, .alive = true};
-        run->alive++;
-        ssize_t got;
-        do
-            got = read(report[0], &error, sizeof error);
-        while (got < 0 && errno == EINTR);
-        if (got != (ssize_t)sizeof error)
-            error = 0;
+    if (error) {
+        (void)close(report[0]); /* nobody writes to it */
+        return error;
     }
-    (void)close(report[0]); /* read to its end */
+    run->ranks[rank] = (struct occl_run_rank){.pid = pid, .alive = true};
+    run->alive++;
+    *out_report = report[0];
+    return 0;
+}
+
+/* Waits until the rank has become the program. Returns 0, an errno, or less than 0: the errno with
+ * which it could not be bound. Closes report. */
+static int read_report(int report) {
+    int error = 0;
+    ssize_t got;
+    do
+        got = read(report, &error, sizeof error);
+    while (got < 0 && errno == EINTR);
+    (void)close(report); /* read to its end */
+    return got == (ssize_t)sizeof error ? error : 0;
+}
+
+/* All are forked before the first is waited for: a rank that is there first waits for the last one,
+ * and on a busy machine each has to wait for its turn. Returns as read_report does. */
+static int start_ranks(struct occl_run *run, int *out_rank) {
+    int reports[OCCL_RUN_RANKS_MAX], forked = 0, error = 0;
+    while (forked < run->options->ranks && !error) {
+        *out_rank = forked;
+        error = fork_rank(run, forked, &reports[forked]);
+        forked += !error;
+    }
+    for (int rank = 0; rank < forked; rank++) {
+        int failed = read_report(reports[rank]);
+        if (failed && !error) {
+            *out_rank = rank;
+            error = failed;
+        }
+    }
     return error;
 }
 
@@ -139,17 +164,14 @@ int occl_run_ranks_start(struct occl_run *run, struct occl_detail *detail) {
     }
     if (!run->ranks || (run->options->label && !run->pipes))
         return occl_detail_set(detail, OCCL_E_NO_MEMORY, ENOMEM, "out of memory");
-    for (int rank = 0; rank < count; rank++) {
-        int error = start_rank(run, rank);
-        if (!error)
-            continue;
-        kill_all(run);
-        if (error < 0)
-            return occl_detail_set(detail, OCCL_E_INVALID, -error,
-                                   "--bind=core: cannot bind rank %d to its core: %s", rank,
-                                   strerror(-error));
-        return occl_detail_set(detail, OCCL_E_INVALID, error, "cannot start rank %d, %.200s: %s",
-                               rank, run->options->argv[0], strerror(error));
-    }
-    return OCCL_OK;
+    int rank = 0, error = start_ranks(run, &rank);
+    if (!error)
+        return OCCL_OK;
+    kill_all(run);
+    if (error < 0)
+        return occl_detail_set(detail, OCCL_E_INVALID, -error,
+                               "--bind=core: cannot bind rank %d to its core: %s", rank,
+                               strerror(-error));
+    return occl_detail_set(detail, OCCL_E_INVALID, error, "cannot start rank %d, %.200s: %s", rank,
+                           run->options->argv[0], strerror(error));
 }
