@@ -43,8 +43,11 @@ void client_finish(struct client_op *op, int status, bool result_is_staged) {
         if (op->status < 0)
             (void)client_explain(op);
     } else {
-        if (client_refers(op))
-            client_unrefer(op, result_is_staged && op->status == OCCL_OK);
+        if (client_refers(op)) {
+            int copied = client_unrefer(op, result_is_staged && op->status == OCCL_OK);
+            if (copied != OCCL_OK)
+                op->status = own_status(op, copied);
+        }
         note_completion(op);
         if (op->path == CLIENT_PATH_RECORD) {
             /* Texts are made from the record, so before it is left. */
@@ -94,13 +97,13 @@ static bool try_abort(struct client_op *op) {
 }
 
 uint32_t client_busy_rank(struct client_op *op) {
-    uint64_t dead = occl_observe64(&occl_records_header(&op->comm->m)->dead_mask);
+    uint64_t gone = occl_observe64(&occl_records_header(&op->comm->m)->gone_mask);
     uint32_t busy_rank = OCCL_RANK_NONE;
     if (occl_look32(&op->rec->lanes_busy) && !occl_peek32(&occl_lib.lost))
         busy_rank = op->comm->rank; /* a lane: it leaves within a slice */
     for (uint32_t i = 0; i < op->members; i++) {
         uint32_t rank = client_member_rank(op, i);
-        if (occl_look32(&occl_line_at(op->rec, i)->busy) && !(dead >> (rank & 63) & 1))
+        if (occl_look32(&occl_line_at(op->rec, i)->busy) && !(gone >> (rank & 63) & 1))
             busy_rank = rank;
     }
     return busy_rank;

@@ -108,6 +108,8 @@ static void in_child(void) {
     occl_lib.retired = NULL; /* uses of threads that are not here may never end */
     occl_lib.unmapped++;     /* this thread remembers regions of the parent's session */
     occl_lib.staging = NULL;
+    occl_lib.copies = NULL;
+    occl_lib.copies_open = 0;
 }
 
 static int connect_to(const char *path, int *out_fd) {

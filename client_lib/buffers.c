@@ -1,8 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the peers and the daemon reach this rank's buffers: a region as it is; private memory by
- * cross-memory attach inside the job; a copy in a staging region where neither works. */
+ * cross-memory attach inside the job; a copy in the process's room where that is quicker, and in a
+ * staging region where neither works. */
 #include "client_lib/client.h"
 #include "client_lib/memory.h"
+
+/* Up to so many bytes a copy is quicker whatever the pages are, and up to welcome.copy_max_bytes
+ * with ordinary pages (pages.c). Measured with 2 and 8 ranks on 2 cores, microseconds with a copy
+ * and without, all-reduce: 64 KiB 19 and 55 (8 ranks, ordinary pages), 26 and 38 (huge ones); 1 MiB
+ * 412 and 744, 352 and 372; with 2 ranks 1 MiB 56 and 98, 70 and 56. */
+#define COPY_ALL_PAGES_BYTES (256u << 10)
+
+static bool copy_is_quicker(const struct client_op *op, const void *ptr, uint64_t bytes) {
+    if (!op->comm->copies || bytes > occl_lib.welcome.copy_max_bytes || op->vector ||
+        op->payload_bytes <= client_direct_max())
+        return false; /* (between the blocks of a vector may be anything) */
+    return bytes <= COPY_ALL_PAGES_BYTES || !client_range_huge(ptr, bytes);
+}
 
 static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool must_share,
                      struct occl_buffer_ref *out_ref) {
@@ -14,13 +28,19 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
         *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, (*region)->number, offset};
         return OCCL_OK;
     }
+    struct client_stage *stage = NULL;
     if (op->comm->cma && !must_share) {
-        *out_ref = (struct occl_buffer_ref){OCCL_SPACE_PRIVATE, 0, (uintptr_t)ptr};
-        return OCCL_OK;
+        if (copy_is_quicker(op, ptr, bytes))
+            stage = client_copies_take(bytes);
+        if (!stage) {
+            *out_ref = (struct occl_buffer_ref){OCCL_SPACE_PRIVATE, 0, (uintptr_t)ptr};
+            return OCCL_OK;
+        }
+    } else {
+        stage = client_stage_get(bytes);
+        if (!stage)
+            return client_error_status();
     }
-    struct client_stage *stage = client_stage_get(bytes);
-    if (!stage)
-        return client_error_status();
     *(is_input ? &op->stage_in : &op->stage_out) = stage;
     if (is_input) {
         void *to = stage->base;
@@ -71,19 +91,51 @@ static void copy_back(const struct client_op *op) {
                   element * occl_vector_at(op->vector, op->members, OCCL_VECTOR_RECV_COUNT, i));
 }
 
-void client_unrefer(struct client_op *op, bool copy_out) {
-    if (copy_out && op->stage_out)
+/* The daemon says that it has ended the session before it takes the memory away, which then reads
+ * as zeros: a copy that came too late is no result. */
+static int copy_stood(void) {
+    occl_read_fence();
+    switch (occl_observe32(&occl_lib.page->session_state)) {
+    case OCCL_SESSION_QUARANTINED:
+        return OCCL_E_QUARANTINED;
+    case OCCL_SESSION_CLOSED:
+        return OCCL_E_DAEMON_LOST;
+    default:
+        return OCCL_OK;
+    }
+}
+
+static void put(struct client_stage *stage) {
+    if (stage && stage->units)
+        client_copies_put(stage);
+    else
+        client_stage_put(stage);
+}
+
+/* Somebody who is stopped may still write there. (Units that are not given back are never used
+ * again.) */
+static void quarantine(struct client_stage *stage) {
+    if (stage && !stage->units)
+        client_stage_quarantine(stage);
+}
+
+int client_unrefer(struct client_op *op, bool copy_out) {
+    int status = OCCL_OK;
+    if (copy_out && op->stage_out) {
         copy_back(op);
+        status = copy_stood();
+    }
     if (op->src_region || op->dst_region) {
         struct client_region *regions[2] = {op->src_region, op->dst_region};
         client_regions_unuse(regions, 2);
     }
-    client_stage_put(op->stage_in);
+    put(op->stage_in);
     client_vector_unshare(op);
     if (op->may_write_rank == OCCL_RANK_NONE)
-        client_stage_put(op->stage_out);
+        put(op->stage_out);
     else
-        client_stage_quarantine(op->stage_out);
+        quarantine(op->stage_out);
     op->src_region = op->dst_region = NULL;
     op->stage_in = op->stage_out = NULL;
+    return status;
 }

@@ -62,15 +62,6 @@ struct client_region {
     struct client_region *next; /* of one hash bucket, or of lib.retired; lib.memory */
 };
 
-/* A copy of a private buffer in shared memory: a piece of a region of staging. */
-struct client_stage {
-    struct client_region *region;
-    uint64_t offset;
-    char *base;
-    uint32_t class_index;
-    struct client_stage *next; /* free list */
-};
-
 /* ---- ops ---- */
 enum client_op_phase {
     CLIENT_OP_FREE = 0,
@@ -231,6 +222,7 @@ struct client_comm {
     struct occl_wait_policy policy;
     uint64_t elsewhere_ticks; /* how long a rank watches others on other cores before it yields */
     uint32_t cma;             /* 1: cross-memory attach works between all pairs */
+    bool copies; /* all members have room for copies, and have mapped that of all others */
     struct client_hints hints;
     uint32_t suspended; /* enum client_comm_use */
     uint32_t at_door;   /* threads that wait until it is decided */
@@ -269,6 +261,7 @@ struct client_rpc;     /* rpc.c */
 struct client_ring;    /* spill.c */
 struct client_watcher; /* watch.c */
 struct client_staging; /* stage.c */
+struct client_copies;  /* copies.c */
 
 struct client_library {
     pthread_mutex_t lifecycle; /* the outermost: attach and detach as a whole */
@@ -301,6 +294,8 @@ struct client_library {
     uint32_t own_count, own_capacity;
     struct client_region *by_number[CLIENT_REGION_BUCKETS]; /* own and mapped ones */
     struct client_staging *staging;                         /* stage.c */
+    struct client_copies *copies;                           /* copies.c */
+    uint32_t copies_open;                                   /* published behind it */
 
     struct client_comm *comms[CLIENT_COMMS_MAX];
     uint32_t comms_used;
@@ -320,6 +315,9 @@ extern struct client_library occl_lib;
 /* error.c: the thread's last error text. client_fail stores a text and returns the status. */
 int client_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int client_fail_detail(const struct occl_detail *detail);
+/* While it is kept, what fails leaves the thread's last error as it is. Returns what held before.
+ */
+bool client_error_keep(bool keep);
 int client_error_status(void); /* of the thread's last error: after a call that returned NULL */
 void client_error_save(char *out_text, size_t bytes);
 
@@ -333,7 +331,7 @@ void client_mark_lost(int status);
 int client_fail_lost(void); /* text and status of an attachment that has ended */
 /* rpc.c: one request, one answer. out_fds: up to two descriptors, -1 where none came. Blocks. */
 int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_reply,
-                    uint32_t reply_type, int out_fds[2]);
+                    uint32_t reply_type, int out_fds[OCCL_MESSAGE_FDS_MAX]);
 int client_rpc_send(const void *msg, uint32_t bytes); /* no answer expected */
 void client_rpc_interrupt(void); /* callers that wait for an answer return CANCELED */
 int client_rpc_start(void);
@@ -343,6 +341,7 @@ void client_rpc_stop(void);
 struct client_range {
     uintptr_t from, to;
     bool write;
+    uint8_t pages; /* enum client_pages */
 };
 struct client_ranges {
     struct client_range last[2]; /* asked for last: to be read, to be written */
@@ -408,8 +407,9 @@ void client_comms_in_child(void); /* fork: every handle becomes stale */
 bool client_comm_suspended(struct client_comm *comm);
 /* hints.c: text NULL: none. INVALID with the error text. */
 int client_hints_parse(const char *text, struct client_hints *out_hints);
-/* probe.c: does cross-memory attach work between all pairs? Collective, at creation, whose time-out
- * counts here, not the deadline of ops. timeout_ns < 0: none. */
+/* probe.c: does cross-memory attach work between all pairs, and have all of them room for copies?
+ * Collective, at creation, whose time-out counts here, not the deadline of ops. timeout_ns < 0:
+ * none. */
 int client_probe_peers(struct client_comm *comm, int64_t timeout_ns);
 
 /* tags.c: takes the next instance of the op's (peers, tag), or gives the last one back when the op

@@ -124,6 +124,7 @@ static void comm_reset(struct client_comm *comm) {
     comm->neighbour = OCCL_RANK_NONE;
     comm->event_set = comm->ended = 0;
     comm->cma = 0;
+    comm->copies = false;
     comm->suspended = 0;
     memset(comm->chunks, 0, sizeof comm->chunks);
     memset(comm->runs, 0, sizeof comm->runs);
@@ -148,7 +149,8 @@ static int tell_end(uint32_t number, enum occl_comm_end_how how) {
 
 /* A communicator whose page found no descriptor here is given up: the peers learn that this rank
  * has left it. */
-static int ask_for_comm(const void *msg, uint32_t bytes, struct occl_msg_comm *reply, int fds[2]) {
+static int ask_for_comm(const void *msg, uint32_t bytes, struct occl_msg_comm *reply,
+                        int fds[OCCL_MESSAGE_FDS_MAX]) {
     fds[0] = -1;
     reply->ranks = 0;
     int status = client_rpc_call(msg, bytes, -1, reply, OCCL_MSG_COMM, fds);
@@ -341,7 +343,7 @@ OCCL_PUBLIC enum occl_result occl_comm_create(const struct occl_unique_id *id, i
         return status;
     struct occl_msg_comm_create msg;
     struct occl_msg_comm reply;
-    int fds[2];
+    int fds[OCCL_MESSAGE_FDS_MAX];
     memset(&msg, 0, sizeof msg);
     occl_msg_init(&msg.h, OCCL_MSG_COMM_CREATE, 0);
     memcpy(msg.unique_id.bytes, id->bytes, sizeof msg.unique_id.bytes);
@@ -381,7 +383,7 @@ OCCL_PUBLIC enum occl_result occl_comm_split(struct occl_comm parent, int color,
     }
     struct occl_msg_comm_split msg;
     struct occl_msg_comm reply;
-    int fds[2];
+    int fds[OCCL_MESSAGE_FDS_MAX];
     memset(&msg, 0, sizeof msg);
     occl_msg_init(&msg.h, OCCL_MSG_COMM_SPLIT, 0);
     msg.comm = comm->number;

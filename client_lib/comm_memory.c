@@ -22,7 +22,9 @@ OCCL_PUBLIC enum occl_result occl_comm_mem_stats(struct occl_comm handle,
     out_stats->page_bytes = comm->m.page_bytes;
     out_stats->payload_bytes = comm->m.payload_stride;
     client_regions_measure(&out_stats->region_bytes, &out_stats->mapped_bytes);
-    out_stats->staging_bytes = client_stage_bytes();
+    out_stats->region_bytes += client_copies_room();
+    out_stats->mapped_bytes -= client_copies_room(); /* it is a part of one of these */
+    out_stats->staging_bytes = client_stage_bytes() + client_copies_bytes();
     client_comm_answered(comm);
     return OCCL_SUCCESS;
 }
@@ -80,6 +82,7 @@ static int suspend(struct client_comm *comm) {
     occl_publish32(&comm->suspended, CLIENT_COMM_SUSPENDED);
     pthread_mutex_unlock(&comm->lock);
     client_stage_trim();
+    client_copies_trim();
     return OCCL_OK;
 }
 

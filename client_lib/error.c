@@ -7,8 +7,11 @@
 #include "client_lib/client.h"
 
 static CLIENT_THREAD_HOT int last_status;
+static CLIENT_THREAD_HOT bool last_kept; /* what fails now is no error of the call */
 
 int client_fail(int status, const char *fmt, ...) {
+    if (last_kept)
+        return status;
     struct client_thread *own = client_thread_own();
     last_status = status;
     if (!own)
@@ -24,6 +27,12 @@ int client_fail(int status, const char *fmt, ...) {
 
 int client_fail_detail(const struct occl_detail *detail) {
     return client_fail(detail->status, "%s", detail->text);
+}
+
+bool client_error_keep(bool keep) {
+    bool kept = last_kept;
+    last_kept = keep;
+    return kept;
 }
 
 int client_error_status(void) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regions: memory that the daemon created and sealed. Own ones come from occl_mem_alloc and from
  * staging (copies of private buffers for peers that cannot pull them); mapped ones belong to other
- * processes of the job and are mapped when a strand first needs them. A region is never unmapped
- * while an op refers to it.
+ * processes of the job and are mapped when a strand first needs them, but for the rooms of
+ * copies.c, this process's own among them, which are mapped when a communicator is made. A region
+ * is never unmapped while an op refers to it.
  *
  * A thread remembers the regions of its last buffers, so an op of the same buffers takes its uses
  * without the lock: it adds the use, and then looks whether a region has been unmapped since it
@@ -216,7 +217,7 @@ static int free_in_daemon(uint32_t number) {
 int client_region_alloc(uint64_t bytes, struct client_region **out_region) {
     struct occl_msg_region_alloc msg;
     struct occl_msg_region reply;
-    int fds[2];
+    int fds[OCCL_MESSAGE_FDS_MAX];
     memset(&msg, 0, sizeof msg);
     occl_msg_init(&msg.h, OCCL_MSG_REGION_ALLOC, 0);
     msg.bytes = bytes;
@@ -300,7 +301,7 @@ static int why_not_mapped(int status) {
 static struct client_region *map_peer(uint32_t number, int *out_status) {
     struct occl_msg_region_map msg;
     struct occl_msg_region reply;
-    int fds[2];
+    int fds[OCCL_MESSAGE_FDS_MAX];
     char *base = NULL;
     memset(&msg, 0, sizeof msg);
     occl_msg_init(&msg.h, OCCL_MSG_REGION_MAP, 0);
@@ -325,6 +326,29 @@ static struct client_region *map_peer(uint32_t number, int *out_status) {
     region->base = base;
     region->bytes = reply.bytes;
     return region;
+}
+
+void client_region_adopt(uint32_t number, int fd, uint64_t bytes) {
+    char *base = NULL;
+    struct client_region *region = region_new();
+    if (!region)
+        return;
+    if (map_fd(fd, bytes, false, &base)) {
+        region_discard(region);
+        return;
+    }
+    occl_note32(&region->number, number);
+    region->base = base;
+    region->bytes = bytes;
+    pthread_mutex_lock(&occl_lib.memory);
+    bool known = find(number) != NULL;
+    if (!known)
+        link_number(region);
+    pthread_mutex_unlock(&occl_lib.memory);
+    if (known) {
+        (void)munmap(base, bytes);
+        region_discard(region);
+    }
 }
 
 struct client_region *client_region_map(uint32_t number, int *out_status) {
@@ -401,6 +425,7 @@ void client_memory_stop(void) {
     occl_lib.own = NULL;
     occl_lib.own_count = occl_lib.own_capacity = 0;
     client_stage_stop();
+    client_copies_stop();
     for (uint32_t b = 0; b < CLIENT_REGION_BUCKETS; b++)
         while (occl_lib.by_number[b])
             mapped_drop(occl_lib.by_number[b]);

@@ -25,8 +25,9 @@
  * may still write into them. On failure the inputs of out-of-place ops are untouched.
  *
  * Buffers: memory from occl_mem_alloc is shared with the job's ranks and the daemon: zero-copy. Any
- * other pointer works and is slower: ranks pull from each other with cross-memory attach where the
- * system allows it, and copy through shared memory where it does not.
+ * other pointer works and is slower: ranks copy through shared memory where that is quicker, pull
+ * from each other with cross-memory attach else, where the system allows it, and copy where it does
+ * not.
  *
  * Determinism: the same communicator, arguments and inputs give the same bits on every rank, in
  * every run, for every message size and position, whoever executes (level D2): operands are
@@ -218,8 +219,9 @@ struct occl_comm_attr {
     /* "key=value,key=value", or NULL; each rank's own. An unknown key or value is INVALID_ARGUMENT.
      *   wait=auto|sleep    how a call waits for its peers: briefly awake, then asleep, or asleep at
      *                      once, which leaves the core to others and costs latency
-     *   cross_memory=auto|off   off on any rank: memory that is not of occl_mem_alloc is copied
-     *                      through shared memory, never read out of another process */
+     *   cross_memory=auto|off   memory that is not of occl_mem_alloc: peers read it where it is, or
+     *                      it is copied through shared memory where that is quicker (up to
+     *                      copy_max of occld.conf); off on any rank: always copied */
     const char *hints;
 };
 #define OCCL_COMM_ATTR_INIT \
@@ -276,7 +278,7 @@ struct occl_mem_stats {
     uint64_t payload_bytes; /* of it, room for this rank's small payloads */
     uint64_t counter_bytes; /* counters of tags; private memory */
     uint64_t region_bytes;  /* process: occl_mem_alloc, and copies; charged to the tenant */
-    uint64_t staging_bytes; /* process: of these, copies of memory that peers cannot reach */
+    uint64_t staging_bytes; /* process: of these, for copies of memory not of occl_mem_alloc */
     uint64_t mapped_bytes;  /* process: regions of other processes of the job, mapped here */
 };
 /* Fills *out_stats, whose size is set. Never blocks for long. INVALID_ARGUMENT. */

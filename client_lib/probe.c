@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does cross-memory attach work between all pairs of a communicator? Decided once, together, when
- * it is created: every rank publishes the address of a word of its own, reads every other's, and
- * the answers are combined with two tiny all-reduces. It is refused by other users, seccomp filters
- * and separate pid namespaces; then private buffers are copied through shared memory instead. */
+/* Does cross-memory attach work between all pairs of a communicator, and has each rank mapped the
+ * rooms for copies of all others (copies.c)? Decided together, when it is created. Every rank
+ * publishes the address of a word of its own, reads every other's, and the answers are combined
+ * with tiny all-reduces. Attach is refused by other users, seccomp filters and separate pid
+ * namespaces; then private buffers are copied through shared memory instead, and nobody needs a
+ * room. */
+#include <string.h>
+
 #include "client_lib/client.h"
 #include "client_lib/memory.h"
 #include "client_lib/waiting.h"
+#include "shm_ipc/fdpass.h"
 
 static bool can_read(const struct client_comm *comm, uint32_t rank, uint64_t nonce) {
     const struct occl_member *who = &comm->members[rank];
@@ -48,7 +53,7 @@ static int agree(struct client_comm *comm, int64_t timeout_ns, int32_t mine, int
     return op.status;
 }
 
-int client_probe_peers(struct client_comm *comm, int64_t timeout_ns) {
+static int probe_attach(struct client_comm *comm, int64_t timeout_ns) {
     uint64_t nonce = occl_records_header(&comm->m)->probe_nonce;
     uint64_t word = nonce ^ comm->rank;
     int32_t all = 0, ok = !comm->hints.no_cross_memory;
@@ -60,5 +65,65 @@ int client_probe_peers(struct client_comm *comm, int64_t timeout_ns) {
         status = agree(comm, timeout_ns, ok, &all); /* nobody reads this stack frame any more */
     if (status == OCCL_OK)
         comm->cma = all == 1;
+    return status;
+}
+
+/* One answer about rooms: maps what came along and what did not. False: one is missing. */
+static bool map_rooms(const struct client_comm *comm, const struct occl_msg_rooms_reply *reply,
+                      int fds[OCCL_MESSAGE_FDS_MAX]) {
+    bool all = reply->members > 0 && reply->members <= OCCL_ROOMS_PER_MESSAGE;
+    uint32_t came = 0;
+    for (uint32_t i = 0; all && i < reply->members; i++) {
+        uint32_t number = reply->member[i].region;
+        int status;
+        if (number && reply->member[i].sent)
+            client_region_adopt(number, fds[came++], reply->bytes);
+        struct client_region *room = number ? client_region_map(number, &status) : NULL;
+        all = room && (reply->first + i != comm->rank || client_copies_open(room));
+        client_regions_unuse(&room, 1);
+    }
+    occl_fd_close_all(fds);
+    return all;
+}
+
+static bool get_rooms(const struct client_comm *comm) {
+    struct occl_msg_rooms_reply reply = {.first = 0, .members = 0};
+    bool all = true;
+    for (uint32_t first = 0; all && first < comm->ranks; first += reply.members) {
+        struct occl_msg_rooms msg;
+        int fds[OCCL_MESSAGE_FDS_MAX];
+        memset(&msg, 0, sizeof msg);
+        occl_msg_init(&msg.h, OCCL_MSG_ROOMS, 0);
+        msg.comm = comm->number;
+        msg.first = first;
+        all = client_rpc_call(&msg, sizeof msg, -1, &reply, OCCL_MSG_ROOMS_REPLY, fds) == OCCL_OK &&
+              reply.first == first && map_rooms(comm, &reply, fds);
+    }
+    return all;
+}
+
+static int probe_rooms(struct client_comm *comm, int64_t timeout_ns) {
+    int32_t all = 0, mine;
+    bool kept = client_error_keep(true); /* without copies the communicator is none the worse */
+    mine = get_rooms(comm);
+    client_error_keep(kept);
+    int status = agree(comm, timeout_ns, mine, &all);
+    if (status == OCCL_OK)
+        comm->copies = all == 1;
+    return status;
+}
+
+static bool has_several_processes(const struct client_comm *comm) {
+    for (uint32_t rank = 0; rank < comm->ranks; rank++)
+        if (!client_same_process(&comm->members[rank]))
+            return true;
+    return false;
+}
+
+int client_probe_peers(struct client_comm *comm, int64_t timeout_ns) {
+    int status = probe_attach(comm, timeout_ns);
+    if (status == OCCL_OK && comm->cma && occl_lib.welcome.copy_max_bytes > 0 &&
+        has_several_processes(comm))
+        status = probe_rooms(comm, timeout_ns);
     return status;
 }

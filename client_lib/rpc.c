@@ -226,7 +226,8 @@ void client_rpc_interrupt(void) {
     pthread_mutex_unlock(&rpc->lock);
 }
 
-static int take_answer(struct pending *p, void *out_reply, uint32_t reply_type, int out_fds[2]) {
+static int take_answer(struct pending *p, void *out_reply, uint32_t reply_type,
+                       int out_fds[OCCL_MESSAGE_FDS_MAX]) {
     const struct occl_msg_header *h = (const void *)p->reply;
     const struct occl_msg_reply *reply = (const void *)p->reply;
     int status = OCCL_OK;
@@ -250,7 +251,7 @@ static int take_answer(struct pending *p, void *out_reply, uint32_t reply_type, 
 }
 
 int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_reply,
-                    uint32_t reply_type, int out_fds[2]) {
+                    uint32_t reply_type, int out_fds[OCCL_MESSAGE_FDS_MAX]) {
     struct client_rpc *rpc = occl_lib.rpc;
     struct pending *p = calloc(1, sizeof *p);
     char *copy = malloc(bytes);

@@ -116,7 +116,10 @@ struct client_stage *client_stage_get(uint64_t bytes) {
  * then the piece is kept. Other errors mean that the daemon is gone, and the region with it. */
 static void give_back(struct client_staging *s, struct client_stage *stage) {
     uint64_t bytes = class_bytes(stage->class_index);
-    if (client_region_release(stage->region, 0) == OCCL_E_USAGE) {
+    bool kept = client_error_keep(true); /* the call that gives it back has not failed */
+    int status = client_region_release(stage->region, 0);
+    client_error_keep(kept);
+    if (status == OCCL_E_USAGE) {
         pthread_mutex_lock(&s->lock);
         s->kept_bytes += bytes;
         put(s, stage);

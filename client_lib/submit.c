@@ -365,7 +365,7 @@ static int wait_for_room(const struct client_op *op, uint32_t round) {
 }
 
 static void give_back_room(struct client_op *op) {
-    client_unrefer(op, false);
+    (void)client_unrefer(op, false);
     client_ring_unreserve();
 }
 

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "client_lib/client.h"
+#include "client_lib/memory.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -81,8 +82,43 @@ bool client_range_look_up(uintptr_t from, uintptr_t to, bool write) {
     to = (to + OCCL_PAGE_BYTES - 1) & ~(uintptr_t)(OCCL_PAGE_BYTES - 1);
     if (!ask(from, to, write))
         return false;
-    struct client_range range = {from, to, write};
+    struct client_range range = {from, to, write, CLIENT_PAGES_UNKNOWN};
     if (own)
         own->ranges[own->next_range++ % CLIENT_THREAD_RANGES] = client_ranges.last[write] = range;
     return true;
+}
+
+static struct client_range *range_of(struct client_thread *own, uintptr_t from, uintptr_t to) {
+    for (uint32_t write = 0; write < 2; write++)
+        if (covers(&client_ranges.last[write], from, to, false))
+            return &client_ranges.last[write];
+    for (uint32_t i = 0; i < CLIENT_THREAD_RANGES; i++)
+        if (covers(&own->ranges[i], from, to, false))
+            return &own->ranges[i];
+    return NULL;
+}
+
+/* Of a large range its first buffer tells for all. */
+static void note_pages(struct client_thread *own, const struct client_range *range, uint8_t pages) {
+    struct client_range known = *range;
+    for (uint32_t write = 0; write < 2; write++)
+        if (covers(&client_ranges.last[write], known.from, known.to, false))
+            client_ranges.last[write].pages = pages;
+    for (uint32_t i = 0; i < CLIENT_THREAD_RANGES; i++)
+        if (covers(&own->ranges[i], known.from, known.to, false))
+            own->ranges[i].pages = pages;
+}
+
+bool client_range_huge(const void *ptr, uint64_t bytes) {
+    struct client_thread *own = client_thread_own();
+    uintptr_t from = (uintptr_t)ptr & ~(uintptr_t)(OCCL_PAGE_BYTES - 1);
+    uintptr_t to =
+        ((uintptr_t)ptr + bytes + OCCL_PAGE_BYTES - 1) & ~(uintptr_t)(OCCL_PAGE_BYTES - 1);
+    const struct client_range *range = own ? range_of(own, from, to) : NULL;
+    if (range && range->pages != CLIENT_PAGES_UNKNOWN)
+        return range->pages == CLIENT_PAGES_HUGE;
+    bool huge = client_pages_are_huge(from, to);
+    if (range)
+        note_pages(own, range, huge ? CLIENT_PAGES_HUGE : CLIENT_PAGES_SMALL);
+    return huge;
 }

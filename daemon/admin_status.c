@@ -202,7 +202,7 @@ int occl_admin_doctor(struct occl_admin_request *request) {
     (void)getrlimit(RLIMIT_NOFILE, &limit);
     (void)snprintf(text, sizeof text, "%llu", (unsigned long long)limit.rlim_cur);
     add_fact(facts, "open files of the daemon", text, limit.rlim_cur >= 4096,
-             "raise LimitNOFILE of the service: each process takes three, each region one");
+             "raise LimitNOFILE of the service: each process takes four, each region one");
     (void)snprintf(text, sizeof text, "%llu of %llu bytes",
                    (unsigned long long)daemon->charge.used_bytes,
                    (unsigned long long)daemon->charge.limit_bytes);

@@ -252,6 +252,8 @@ static void leave_by_failure(struct occl_seat *seat, const char *cause) {
     struct occl_comm *comm = seat->comm;
     uint32_t rank = seat->rank;
     char text[OCCL_DETAIL_BYTES];
+    if (seat->session->cause == OCCL_CAUSE_DIED)
+        occl_comm_mark_gone(comm, rank);
     leave_seat(seat, OCCL_SEAT_GONE, cause);
     comm->job->tenant->daemon->counters.peer_failures_total++;
     (void)snprintf(text, sizeof text, "communicator %s: rank %u (host %s, pid %u) failed: %s",

@@ -28,6 +28,10 @@ static struct occl_daemon *daemon_of(const struct occl_comm *comm) {
     return comm->job->tenant->daemon;
 }
 
+void occl_comm_mark_gone(struct occl_comm *comm, uint32_t rank) {
+    (void)occl_or64(&occl_records_header(&comm->records)->gone_mask, 1ull << rank);
+}
+
 void occl_comm_mark_dead(struct occl_comm *comm, uint32_t rank) {
     (void)occl_or64(&occl_records_header(&comm->records)->dead_mask, 1ull << rank);
 }

@@ -48,6 +48,7 @@ struct occl_config {
     uint64_t patience_max_ns;
     uint64_t metrics_interval_ns;
     uint64_t direct_max_bytes;
+    uint64_t copy_max_bytes; /* at most OCCL_COPY_MAX_BYTES */
     uint64_t memory_limit_bytes;
     uint64_t registered_max_bytes;
     uint64_t send_queue_bytes;

@@ -60,6 +60,9 @@ static const struct occl_config_key keys[] = {
          "time between two writes of the metrics file"),
     SIZE(direct_max, 0, OCCL_DIRECT_MAX_BYTES, "4096", false,
          "largest payload that every rank computes for itself; up to 128 bytes always"),
+    SIZE(copy_max, 0, OCCL_COPY_MAX_BYTES, "2MiB", false,
+         "largest private buffer that a process copies through shared memory where that is quicker "
+         "than reading it from another process; 0: none"),
     SIZE(memory_limit, 0, 1024 * TIB, "0", false,
          "memory the daemon may count on; 0: that of its cgroup or the machine"),
     SIZE(registered_max, 0, 1024 * TIB, "0", false,

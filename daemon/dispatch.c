@@ -72,6 +72,9 @@ static void dispatch_rank(struct occl_session *session, const struct occl_msg_he
     case OCCL_MSG_MEMBERS:
         occl_comm_handle_members(session, msg);
         return;
+    case OCCL_MSG_ROOMS:
+        occl_room_handle(session, msg);
+        return;
     case OCCL_MSG_DOORBELL:
         occl_engine_kick(session->daemon->engine, session->id);
         return;

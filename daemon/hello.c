@@ -97,6 +97,7 @@ static void welcome(struct occl_session *session, uint64_t request) {
     msg.peer_dead_ns = daemon->config.peer_dead_ns;
     msg.default_timeout_ns = daemon->config.default_timeout_ns;
     msg.direct_max_bytes = daemon->config.direct_max_bytes;
+    msg.copy_max_bytes = (uint32_t)daemon->config.copy_max_bytes;
     msg.daemon_pid = (uint32_t)getpid();
     msg.lanes = daemon->lanes;
     msg.huge_pages = occl_huge_pages_free() > 0;

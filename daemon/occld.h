@@ -129,6 +129,7 @@ struct occl_job {
     TAILQ_HEAD(, occl_comm) comms;
     TAILQ_HEAD(, occl_rendezvous) meetings; /* those that wait */
     struct occl_region *regions;            /* by number */
+    bool room_refusal_logged;
     TAILQ_ENTRY(occl_job) in_tenant;
     UT_hash_handle in_daemon; /* by id */
 };
@@ -186,8 +187,9 @@ struct occl_session {
     /* Seats by the number that this session uses. */
     struct occl_seat *seats;
     uint32_t next_comm;
-    uint32_t meetings;                /* rendezvous that it waits in */
-    uint32_t place;                   /* in the list of its job, for a view */
+    struct occl_region *room; /* where it copies private buffers to (room.c); NULL: nowhere */
+    uint32_t meetings;        /* rendezvous that it waits in */
+    uint32_t place;           /* in the list of its job, for a view */
     struct occl_admin_request *asked; /* what it waits for; NULL: nothing */
     struct occl_memfd answer;         /* the last one it got: its memory is taken back */
     STAILQ_HEAD(, occl_outgoing) queue;
@@ -467,6 +469,16 @@ void occl_region_handle_alloc(struct occl_session *session,
 void occl_region_handle_map(struct occl_session *session, const struct occl_msg_region_map *msg);
 void occl_region_handle_free(struct occl_session *session, const struct occl_msg_region_map *msg);
 void occl_region_session_gone(struct occl_session *session);
+/* Makes a region of the owner's job and charges it; does not count it against quota_regions. flags:
+ * enum occl_memfd_flags. QUOTA, NO_MEMORY. */
+int occl_region_make(struct occl_session *owner, uint64_t bytes, uint32_t flags,
+                     struct occl_region **out_region, struct occl_detail *detail);
+bool occl_region_mapped_by(const struct occl_region *region, uint64_t session_id);
+/* The session is sent its descriptor, and so will be told of its end. False: no memory. */
+bool occl_region_add_mapper(struct occl_region *region, uint64_t session_id);
+
+/* ---- room.c: where processes copy private buffers to ---- */
+void occl_room_handle(struct occl_session *session, const struct occl_msg_rooms *msg);
 
 /* ---- rendezvous.c, split.c: how communicators come to be ---- */
 void occl_rendezvous_handle(struct occl_session *session, const struct occl_msg_comm_create *msg);
@@ -504,8 +516,11 @@ void occl_comm_session_gone(struct occl_session *session);
 /* State in the page, then events, then records, then ring ops. The first end counts. */
 void occl_comm_end(struct occl_comm *comm, enum occl_comm_state state, int status,
                    uint32_t about_rank, const char *text);
-/* A member will execute nothing any more. */
+/* A member comes to no op any more; a thread of it may still be inside one. */
 void occl_comm_mark_dead(struct occl_comm *comm, uint32_t rank);
+/* Its process has exited: nobody waits for what its threads had in hand. Before it is marked dead.
+ */
+void occl_comm_mark_gone(struct occl_comm *comm, uint32_t rank);
 /* Sweeps the records once: all that are undecided (ended communicator), or those that need a rank
  * that has left. Returns how many it aborted. */
 uint32_t occl_comm_sweep(struct occl_comm *comm);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regions: memory of a job that its processes and the lanes share. The daemon makes and seals the
- * memfd, charges it, and never touches its pages: the owner populates it. A region ends when its
+ * memfd, charges it, and never touches its pages: the owner populates it. (Some are rooms, room.c.)
+ * A region ends when its
  * owner frees it or ends; then lanes forget it, those who mapped it are told to unmap, and its
  * pages are given back at once by a hole, so that a peer which keeps its mapping keeps nothing of
  * ours (huge pages are spared the hole: a later touch there would be a bus error in an innocent
@@ -66,10 +67,32 @@ give_charge:
     return status;
 }
 
+int occl_region_make(struct occl_session *owner, uint64_t bytes, uint32_t flags,
+                     struct occl_region **out_region, struct occl_detail *detail) {
+    struct occl_job *job = owner->job;
+    struct occl_region *region = calloc(1, sizeof *region);
+    if (!region)
+        return occl_detail_set(detail, OCCL_E_NO_MEMORY, 0, "no memory for a region");
+    region->job = job;
+    region->owner = owner;
+    region->number = ++job->next_region;
+    bool listed = occl_table_add_region(job, region);
+    int status = listed ? furnish(region, bytes, flags, detail)
+                        : occl_detail_set(detail, OCCL_E_NO_MEMORY, 0, "no memory for a region");
+    if (status != OCCL_OK) {
+        if (listed)
+            HASH_DELETE(in_job, job->regions, region);
+        free(region);
+        return status;
+    }
+    job->registered_bytes += region->memfd.bytes;
+    *out_region = region;
+    return OCCL_OK;
+}
+
 void occl_region_handle_alloc(struct occl_session *session,
                               const struct occl_msg_region_alloc *msg) {
-    struct occl_job *job = session->job;
-    struct occl_tenant *tenant = job->tenant;
+    struct occl_tenant *tenant = session->job->tenant;
     struct occl_detail detail;
     uint64_t request = msg->h.request;
     uint64_t bytes = (msg->bytes + OCCL_PAGE_BYTES - 1) / OCCL_PAGE_BYTES * OCCL_PAGE_BYTES;
@@ -95,34 +118,26 @@ void occl_region_handle_alloc(struct occl_session *session,
                            (unsigned long long)tenant->quota_regions);
         return;
     }
-    struct occl_region *region = calloc(1, sizeof *region);
-    if (!region) {
-        occl_session_reply(session, request, OCCL_E_NO_MEMORY, "no memory for a region");
-        return;
-    }
-    region->job = job;
-    region->owner = session;
-    region->number = ++job->next_region;
-    bool room = occl_table_add_region(job, region);
-    int status =
-        room ? furnish(region, bytes, msg->flags & OCCL_REGION_HUGE ? OCCL_MEMFD_HUGE : 0, &detail)
-             : occl_detail_set(&detail, OCCL_E_NO_MEMORY, 0, "no memory for a region");
-    if (status != OCCL_OK) {
-        if (room)
-            HASH_DELETE(in_job, job->regions, region);
-        free(region);
+    struct occl_region *region;
+    uint32_t flags = msg->flags & OCCL_REGION_HUGE ? OCCL_MEMFD_HUGE : 0;
+    if (occl_region_make(session, bytes, flags, &region, &detail) != OCCL_OK) {
         occl_session_reply_detail(session, request, &detail);
         return;
     }
     tenant->regions++;
-    job->registered_bytes += region->memfd.bytes;
     send_region(session, request, region);
 }
 
-static bool add_mapper(struct occl_region *region, uint64_t session_id) {
+bool occl_region_mapped_by(const struct occl_region *region, uint64_t session_id) {
     for (uint32_t i = 0; i < region->mapper_count; i++)
         if (region->mappers[i] == session_id)
             return true;
+    return false;
+}
+
+bool occl_region_add_mapper(struct occl_region *region, uint64_t session_id) {
+    if (occl_region_mapped_by(region, session_id))
+        return true;
     if (region->mapper_count == region->mapper_room) {
         uint32_t room = region->mapper_room ? region->mapper_room * 2 : MAPPERS_FIRST;
         uint64_t *mappers = realloc(region->mappers, room * sizeof *mappers);
@@ -143,7 +158,7 @@ void occl_region_handle_map(struct occl_session *session, const struct occl_msg_
                            msg->region, session->job->name);
         return;
     }
-    if (region->owner != session && !add_mapper(region, session->id)) {
+    if (region->owner != session && !occl_region_add_mapper(region, session->id)) {
         occl_session_reply(session, msg->h.request, OCCL_E_NO_MEMORY,
                            "no memory to share region %u", msg->region);
         return;
@@ -174,7 +189,10 @@ static void end_region(struct occl_region *region) {
                         (off_t)region->memfd.bytes);
     job->registered_bytes -= region->memfd.bytes;
     occl_tenant_uncharge(tenant, region->memfd.bytes);
-    tenant->regions--;
+    if (region->owner->room == region)
+        region->owner->room = NULL;
+    else
+        tenant->regions--;
     occl_memfd_close(&region->memfd);
     HASH_DELETE(in_job, job->regions, region);
     free(region->mappers);
@@ -208,5 +226,7 @@ void occl_region_session_gone(struct occl_session *session) {
     HASH_ITER (in_job, session->job->regions, region, next) {
         if (region->owner == session)
             end_region(region);
+        else
+            drop_mapper(region, session->id);
     }
 }

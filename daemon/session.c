@@ -250,7 +250,7 @@ static const struct {
     [OCCL_CAUSE_QUARANTINED] = {"quarantined", true, OCCL_SESSION_QUARANTINED},
     [OCCL_CAUSE_SLOW] = {"disconnected", true, OCCL_SESSION_CLOSED},
     [OCCL_CAUSE_UNKILLABLE] = {"fenced", true, OCCL_SESSION_CLOSED},
-    [OCCL_CAUSE_SHUTDOWN] = {"ended", false, OCCL_SESSION_CLOSED},
+    [OCCL_CAUSE_SHUTDOWN] = {"ended", false, OCCL_SESSION_OVER},
     [OCCL_CAUSE_REFUSED] = {"refused", false, OCCL_SESSION_CLOSED},
 };
 

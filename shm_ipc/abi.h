@@ -127,7 +127,8 @@ enum occl_session_state {
     OCCL_SESSION_LIVE = 1,
     OCCL_SESSION_DRAINING = 2,    /* the daemon refuses new work */
     OCCL_SESSION_QUARANTINED = 3, /* the daemon found corrupt shared memory and ended the session */
-    OCCL_SESSION_CLOSED = 4,
+    OCCL_SESSION_CLOSED = 4,      /* and all memory of the session is about to be taken back */
+    OCCL_SESSION_OVER = 5,        /* the daemon ends; the memory stays */
 };
 
 /* An op as a session names it. */

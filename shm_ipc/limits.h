@@ -55,12 +55,19 @@
 
 /* Control messages: one SEQPACKET datagram each, never more than this. */
 #define OCCL_MESSAGE_BYTES_MAX 8192
-#define OCCL_MESSAGE_FDS_MAX 2
+#define OCCL_MESSAGE_FDS_MAX 8
 
 /* A slice is the unit that is executed whole and then published: at most 100 us of work. 1 MiB of
  * memory traffic takes 50-100 us on one core of the machines measured (research: 11-21 GB/s). */
 #define OCCL_SLICE_TRAFFIC_BYTES (1u << 20)
 #define OCCL_SLICE_BYTES_MIN (16u << 10)
+
+/* Private buffers that a client copies through shared memory although peers could reach them: the
+ * largest, what a process has room for (an input and an output), and in how many
+ * pieces that room is given out. */
+#define OCCL_COPY_MAX_BYTES (16u << 20)
+#define OCCL_ROOM_COPIES 2u
+#define OCCL_ROOM_UNITS 64u
 
 /* Bounds of waiting. The daemon-lost bound is 200 ms: a sleeper looks up twice within it. */
 #define OCCL_SLEEP_MAX_NS 50000000ll

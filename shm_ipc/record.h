@@ -257,7 +257,7 @@ enum occl_comm_state {
 };
 
 /* Start of a communicator page. Written by the daemon before it hands the page out; later only
- * comm_state and dead_mask change (by the daemon; members may also set comm_state). */
+ * comm_state and the masks change (by the daemon; members may also set comm_state). */
 struct occl_comm_page {
     uint64_t magic;
     uint32_t abi_version;
@@ -278,8 +278,9 @@ struct occl_comm_page {
     /* cache line 2 */
     uint32_t comm_state; /* kind:8 | status:8 | rank:16, built with OCCL_REC_WORD */
     uint32_t reserved1;
-    uint64_t dead_mask; /* bit r: rank r's process is gone and executes nothing any more */
-    uint32_t reserved2[12];
+    uint64_t dead_mask; /* bit r: rank r has left, or its session has ended: it comes no more */
+    uint64_t gone_mask; /* of these: its process has exited, and executes nothing any more */
+    uint32_t reserved2[10];
     /* cache line 3: the nonces that prove cross-memory attach works (daemon-chosen) */
     uint64_t probe_nonce;
     uint64_t reserved3[7];

@@ -28,8 +28,11 @@ static const struct kind kinds[] = {
     KIND(ADMIN, admin),
     KIND(ADMIN_REPLY, admin_reply),
     KIND(EVENT, event),
+    KIND(ROOMS, rooms),
+    KIND(ROOMS_REPLY, rooms_reply),
 };
-_Static_assert(sizeof kinds / sizeof *kinds == OCCL_MSG_EVENT + 1, "a row for every message type");
+_Static_assert(sizeof kinds / sizeof *kinds == OCCL_MSG_ROOMS_REPLY + 1,
+               "a row for every message type");
 _Static_assert(sizeof(struct occl_msg_admin) <= OCCL_MESSAGE_BYTES_MAX, "fits a message");
 
 uint32_t occl_msg_bytes(uint32_t type) {

@@ -18,6 +18,7 @@
  * | COMM_SPLIT   | c -> d    |               | COMM {page}, or REPLY                          |
  * | COMM_END     | c -> d    |               | REPLY (destroy, revoke, abort)                 |
  * | MEMBERS      | c -> d    |               | MEMBERS_REPLY                                  |
+ * | ROOMS        | c -> d    |               | ROOMS_REPLY {rooms that it was not yet sent}   |
  * | DOORBELL     | c -> d    |               | none; request 0                                |
  * | DETACH       | c -> d    |               | REPLY, then the daemon closes                  |
  * | ADMIN        | c -> d    |               | ADMIN_REPLY {memfd with JSON text}             |
@@ -50,6 +51,8 @@ enum occl_msg_type {
     OCCL_MSG_ADMIN = 16,
     OCCL_MSG_ADMIN_REPLY = 17,
     OCCL_MSG_EVENT = 18,
+    OCCL_MSG_ROOMS = 19,
+    OCCL_MSG_ROOMS_REPLY = 20,
 };
 
 struct occl_msg_header {
@@ -89,8 +92,8 @@ struct occl_msg_welcome {
     uint64_t direct_max_bytes;
     uint32_t daemon_pid;
     uint32_t lanes;
-    uint32_t huge_pages; /* 1: regions may be asked for in huge pages */
-    uint32_t reserved;
+    uint32_t huge_pages;     /* 1: regions may be asked for in huge pages */
+    uint32_t copy_max_bytes; /* private buffers up to this may be copied where that is quicker */
     char host[OCCL_HOST_BYTES];
     char version[OCCL_NAME_BYTES];
 };
@@ -191,6 +194,27 @@ struct occl_msg_members_reply {
     struct occl_member member[OCCL_MEMBERS_PER_MESSAGE];
 };
 
+/* Where the members of a communicator copy private buffers to; asked for after its creation. */
+#define OCCL_ROOMS_PER_MESSAGE OCCL_MESSAGE_FDS_MAX
+struct occl_msg_rooms {
+    struct occl_msg_header h;
+    uint32_t comm;
+    uint32_t first; /* rank; the answer is about this one and those behind */
+};
+struct occl_member_room {
+    uint32_t region; /* of the member's process; 0: it has none */
+    uint32_t sent;   /* 1: its descriptor comes along, in the order of the members */
+};
+struct occl_msg_rooms_reply {
+    struct occl_msg_header h;
+    uint64_t bytes; /* of each */
+    uint32_t comm;
+    uint32_t first;
+    uint32_t members; /* in this message */
+    uint32_t reserved;
+    struct occl_member_room member[OCCL_ROOMS_PER_MESSAGE];
+};
+
 struct occl_msg_plain { /* DOORBELL, DETACH */
     struct occl_msg_header h;
 };
@@ -233,6 +257,8 @@ OCCL_ABI_SIZE(occl_msg_comm_split, 128);
 OCCL_ABI_SIZE(occl_msg_comm, 56);
 OCCL_ABI_SIZE(occl_msg_comm_end, 32);
 OCCL_ABI_SIZE(occl_msg_members_reply, 40 + 32 * 88);
+OCCL_ABI_SIZE(occl_msg_rooms, 32);
+OCCL_ABI_SIZE(occl_msg_rooms_reply, 48 + 8 * OCCL_ROOMS_PER_MESSAGE);
 OCCL_ABI_SIZE(occl_msg_admin_reply, 520);
 OCCL_ABI_SIZE(occl_msg_event, 528);
 OCCL_STATIC_ASSERT(sizeof(struct occl_msg_members_reply) <= OCCL_MESSAGE_BYTES_MAX,

@@ -409,6 +409,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_kind_zero_copy),
         cmocka_unit_test(test_every_kind_any_pointer),
+        {"test_every_kind_any_pointer_attached", test_every_kind_any_pointer, world_use_no_copies,
+         world_use_copies, NULL},
         cmocka_unit_test_setup_teardown(test_every_kind_by_the_daemon, world_use_ordered,
                                         world_use_usual),
         cmocka_unit_test(test_fan_in_and_fan_out),

@@ -273,6 +273,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_A01_A05_all_kinds_in_any_order),
         cmocka_unit_test(test_A01_A05_all_kinds_between_any_pointers),
+        {"test_A01_A05_all_kinds_between_any_pointers_attached",
+         test_A01_A05_all_kinds_between_any_pointers, world_use_no_copies, world_use_copies, NULL},
         cmocka_unit_test(test_A01_A05_all_small_kinds_in_any_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

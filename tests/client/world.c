@@ -69,6 +69,20 @@ int world_use_usual(void **state) {
     return status;
 }
 
+static bool no_copies;
+
+int world_use_no_copies(void **state) {
+    (void)state;
+    no_copies = true;
+    return 0;
+}
+
+int world_use_copies(void **state) {
+    (void)state;
+    no_copies = false;
+    return 0;
+}
+
 void world_start(struct world *w, const char *const *extra) {
     const char *binary = getenv("OCCLD") ? getenv("OCCLD") : "daemon/occld";
     const char *argv[32] = {binary, "--socket", w->socket, "--log-level", "warn"};
@@ -77,6 +91,10 @@ void world_start(struct world *w, const char *const *extra) {
     if (!mkdtemp(w->folder) || chmod(w->folder, 0755))
         abort();
     (void)snprintf(w->socket, sizeof w->socket, "%s/s", w->folder);
+    if (no_copies) {
+        argv[argc++] = "--set";
+        argv[argc++] = "copy_max=0";
+    }
     for (; extra && *extra && argc < 31; extra++)
         argv[argc++] = *extra;
     argv[argc] = NULL;

@@ -38,6 +38,10 @@ void world_start(struct world *w, const char *const *extra);
  * each rank in its order (environment OCCLD_ORDERED, else daemon/occld_ordered). */
 int world_use_ordered(void **state);
 int world_use_usual(void **state);
+/* Fixtures: of daemons that are started between the two the ranks learn that private memory is
+ * never copied, so all of it goes by cross-memory attach. */
+int world_use_no_copies(void **state);
+int world_use_copies(void **state);
 /* SIGTERM, waits, removes the folder. Returns the daemon's exit status as of wait, -1 if killed
  * here. */
 int world_stop(struct world *w);

@@ -503,7 +503,7 @@ static void drain_is_bounded_and_a_second_stop_aborts(void **state) {
         assert_true(f.daemon->stopping);
         assert_int_equal(occl_rec_kind(occl_observe32(&rec->state)), OCCL_REC_ABORTED);
         assert_int_equal(occl_rec_status(occl_observe32(&rec->state)), OCCL_E_SHUTTING_DOWN);
-        assert_int_equal(occl_observe32(&c[0].page->session_state), OCCL_SESSION_CLOSED);
+        assert_int_equal(occl_observe32(&c[0].page->session_state), OCCL_SESSION_OVER);
         for (int i = 0; i < 2; i++) {
             client_comm_unmap(&comms[i]);
             client_close(&c[i]);

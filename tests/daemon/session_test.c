@@ -267,7 +267,7 @@ static void random_datagrams_do_no_harm(void **state) {
         if (i & 1) {
             client_attach(&c, &f, "noise", "");
             /* A valid header makes the noise reach the handlers. */
-            uint32_t type = 1 + seed % OCCL_MSG_EVENT;
+            uint32_t type = 1 + seed % OCCL_MSG_ROOMS_REPLY;
             if (type != OCCL_MSG_DETACH && occl_msg_bytes(type)) {
                 bytes = occl_msg_bytes(type);
                 occl_msg_init((struct occl_msg_header *)noise, type, 5);

@@ -67,12 +67,17 @@ static void drop_line(void *self, enum occl_log_level level, const char *line, s
         printf("  %.*s\n", (int)bytes, line);
 }
 
-/* Pages and regions of a job. */
+/* Private buffers up to this, and what each process then has room for: whole units. */
+#define COPY_MAX_BYTES (128u << 10)
+#define ROOM_BYTES ((uint64_t)OCCL_ROOM_COPIES * COPY_MAX_BYTES)
+
+/* Pages, regions and rooms of a job. */
 static uint64_t bytes_of_job(const struct sim_host *host, const struct sim_hjob *job) {
     struct occl_session_shape shape;
     struct occl_comm_page page;
     occl_session_shape_choose(SIM_SQ_ENTRIES, &shape);
-    uint64_t bytes = OCCL_PAGE_BYTES + host->options.ranks * (shape.page_bytes + SIM_REGION_BYTES);
+    uint64_t bytes =
+        OCCL_PAGE_BYTES + host->options.ranks * (shape.page_bytes + SIM_REGION_BYTES + ROOM_BYTES);
     for (uint32_t m = 0; m < job->meet_count; m++) {
         occl_comm_page_layout(job->meets[m].ranks, 1, &page);
         bytes += page.page_bytes * (1 + job->meets[m].split_count * SIM_COLORS);
@@ -107,6 +112,7 @@ static void configure(struct sim_host *host, struct occl_config *config) {
     config->drain_timeout_ns = DRAIN_NS;
     config->unkillable_after_ns = UNKILLABLE_NS;
     config->ops_max = 4096;
+    config->copy_max_bytes = COPY_MAX_BYTES;
     if (host->options.faults & SIM_FAULT_SLOW)
         config->send_queue_bytes = SENDQUEUE_BYTES;
     if (host->options.faults & SIM_FAULT_QUOTA)

@@ -37,6 +37,7 @@
 /* Behind the slots the process keeps something of its own. */
 #define SIM_REGION_BYTES (SIM_SLOTS_BYTES + OCCL_PAGE_BYTES)
 #define SIM_OWN_BYTE 0x5a
+#define SIM_ROOMS_MAX 64u /* that a process is sent: of the processes of its job */
 #define SIM_NEVER UINT64_MAX
 
 /* ---- the plan of a job ---- */
@@ -179,8 +180,11 @@ struct sim_process {
     uint32_t region; /* 0: none */
     bool region_asked, region_freed;
     char *region_base;
-    uint32_t mapped_region; /* of another process; asked for or there */
-    bool mapped;            /* there */
+    uint32_t mapped_region;        /* of another process; asked for or there */
+    bool mapped;                   /* there */
+    uint32_t room;                 /* its own for copies, as anybody was told; 0: nobody was */
+    uint32_t rooms[SIM_ROOMS_MAX]; /* whose descriptors it was sent; 0: gone again */
+    uint32_t room_count;
 };
 
 /* ---- the host ---- */

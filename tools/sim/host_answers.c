@@ -256,6 +256,84 @@ static void take_region(struct sim_host *host, struct sim_process *process,
     memset(process->region_base + SIM_SLOTS_BYTES, SIM_OWN_BYTE, OCCL_PAGE_BYTES);
 }
 
+/* The communicator that has this number in the session; NULL: none any more. */
+static const struct sim_hcomm *comm_of_number(const struct sim_host *host,
+                                              const struct sim_process *process, uint32_t number) {
+    for (uint32_t i = 0; i < host->comm_count; i++)
+        for (uint32_t rank = 0; rank < host->comms[i]->ranks; rank++) {
+            const struct sim_seat *seat = &host->comms[i]->seats[rank];
+            if (seat->answered && seat->process == process->number && seat->number == number)
+                return host->comms[i];
+        }
+    return NULL;
+}
+
+/* A process has one room, which it shares with nobody. */
+static void check_room(struct sim_host *host, struct sim_process *owner, uint32_t room) {
+    if (owner->room && owner->room != room)
+        sim_host_broken(host, "room: process %u has %u and %u", owner->number, owner->room, room);
+    owner->room = room;
+    for (uint32_t i = 0; i < host->process_count; i++) {
+        const struct sim_process *other = &host->processes[i];
+        if (other != owner && other->job == owner->job &&
+            (other->room == room || other->region == room))
+            sim_host_broken(host, "room: %u is of process %u and of %u", room, owner->number,
+                            other->number);
+    }
+}
+
+static void take_room(struct sim_host *host, struct sim_process *process,
+                      const struct occl_member_room *room, uint64_t bytes, int fd) {
+    struct occl_detail detail;
+    for (uint32_t i = 0; i < process->room_count; i++)
+        if (process->rooms[i] == room->region)
+            sim_host_broken(host, "room: process %u was sent %u twice", process->number,
+                            room->region);
+    if (process->room_count == SIM_ROOMS_MAX ||
+        occl_memfd_verify(fd, bytes, false, &detail) != OCCL_OK)
+        sim_host_broken(host, "room: process %u was sent %u others, then %u of %llu bytes",
+                        process->number, process->room_count, room->region,
+                        (unsigned long long)bytes);
+    else
+        process->rooms[process->room_count++] = room->region;
+}
+
+static void take_rooms(struct sim_host *host, struct sim_process *process,
+                       const struct sim_ask *ask, const struct occl_msg_rooms_reply *msg,
+                       const int *fds, uint32_t fd_count) {
+    const struct sim_hcomm *comm = comm_of_number(host, process, ask->which);
+    uint32_t came = 0;
+    bool several = false, own = false;
+    if (!comm || msg->first != 0 || msg->members > OCCL_ROOMS_PER_MESSAGE) {
+        sim_host_broken(host, "room: process %u got those of communicator number %u",
+                        process->number, ask->which);
+        return;
+    }
+    for (uint32_t rank = 0; rank < comm->ranks; rank++)
+        several = several || comm->seats[rank].process != process->number;
+    for (uint32_t rank = 0; rank < msg->members; rank++) {
+        const struct occl_member_room *room = &msg->member[rank];
+        if (room->region)
+            check_room(host, &host->processes[comm->seats[rank].process], room->region);
+        if (room->sent && came < fd_count)
+            take_room(host, process, room, msg->bytes, fds[came]);
+        came += room->sent;
+        own = own || (room->region && comm->seats[rank].process == process->number);
+    }
+    if (came != fd_count || (several && !host->options.faults && !own))
+        sim_host_broken(host, "room: process %u got %u descriptors for %u rooms, %s its own",
+                        process->number, fd_count, came, own ? "among them" : "but not");
+}
+
+static bool is_room(struct sim_process *process, uint32_t region) {
+    for (uint32_t i = 0; i < process->room_count; i++)
+        if (process->rooms[i] == region) {
+            process->rooms[i] = 0;
+            return true;
+        }
+    return false;
+}
+
 static void take_end_reply(struct sim_host *host, struct sim_process *process,
                            const struct sim_ask *ask) {
     for (uint32_t i = 0; i < host->comm_count; i++)
@@ -325,6 +403,8 @@ static void take_event(struct sim_host *host, struct sim_process *process,
         process->told_of_shutdown = true;
         return;
     case OCCL_EVENT_REGION_GONE:
+        if (is_room(process, msg->number))
+            return;
         if (msg->number != process->mapped_region)
             sim_host_broken(host, "event: process %u has not mapped region %u", process->number,
                             msg->number);
@@ -365,6 +445,8 @@ static bool fits(uint32_t request, uint32_t answer) {
         return answer == OCCL_MSG_COMM;
     case OCCL_MSG_MEMBERS:
         return answer == OCCL_MSG_MEMBERS_REPLY;
+    case OCCL_MSG_ROOMS:
+        return answer == OCCL_MSG_ROOMS_REPLY;
     default:
         return false;
     }
@@ -425,4 +507,6 @@ void sim_answers_take(struct sim_host *host, struct sim_process *process, const 
         take_region(host, process, &ask, datagram, fds, fd_count);
     else if (header->type == OCCL_MSG_COMM)
         take_comm(host, process, &ask, datagram, fds, fd_count);
+    else if (header->type == OCCL_MSG_ROOMS_REPLY)
+        take_rooms(host, process, &ask, datagram, fds, fd_count);
 }

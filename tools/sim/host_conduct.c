@@ -179,6 +179,15 @@ static void ask_members(struct sim_host *host, struct sim_process *process) {
     (void)sim_process_ask(host, process, &msg, sizeof msg, &ask);
 }
 
+static void ask_rooms(struct sim_host *host, struct sim_process *process) {
+    struct occl_msg_rooms msg;
+    memset(&msg, 0, sizeof msg);
+    occl_msg_init(&msg.h, OCCL_MSG_ROOMS, 1);
+    msg.comm = seeded_below(&host->seeded, 4);
+    struct sim_ask ask = {.which = msg.comm, .odd = true}; /* there may be none of that number */
+    (void)sim_process_ask(host, process, &msg, sizeof msg, &ask);
+}
+
 /* ---- what is possible ---- */
 
 /* Ops and splits of a seat; true when all of it is behind this rank. */
@@ -273,7 +282,10 @@ static void do_aside(struct sim_host *host, struct sim_process *process) {
     uint32_t other = job->first_process + seeded_below(s, job->ranks);
     switch (seeded_below(s, 4)) {
     case 0:
-        ask_members(host, process);
+        if (process->messages & 1)
+            ask_rooms(host, process);
+        else
+            ask_members(host, process);
         return;
     case 1:
         if (other != process->number && host->processes[other].region && !process->mapped_region)
