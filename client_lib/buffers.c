@@ -11,7 +11,10 @@
  * 412 and 744, 352 and 372; with 2 ranks 1 MiB 56 and 98, 70 and 56. */
 #define COPY_ALL_PAGES_BYTES (256u << 10)
 
-static bool copy_is_quicker(const struct client_op *op, const void *ptr, uint64_t bytes) {
+static bool copy_is_quicker(const struct client_op *op, const void *ptr, uint64_t bytes,
+                            bool is_input) {
+    if (is_input && client_source_executes(op))
+        return false;
     if (!op->comm->copies || bytes > occl_lib.welcome.copy_max_bytes || op->vector ||
         op->payload_bytes <= client_direct_max())
         return false; /* (between the blocks of a vector may be anything) */
@@ -30,7 +33,7 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
     }
     struct client_stage *stage = NULL;
     if (op->comm->cma && !must_share) {
-        if (copy_is_quicker(op, ptr, bytes))
+        if (copy_is_quicker(op, ptr, bytes, is_input))
             stage = client_copies_take(bytes);
         if (!stage) {
             *out_ref = (struct occl_buffer_ref){OCCL_SPACE_PRIVATE, 0, (uintptr_t)ptr};
@@ -122,7 +125,8 @@ static void quarantine(struct client_stage *stage) {
 int client_unrefer(struct client_op *op, bool copy_out) {
     int status = OCCL_OK;
     if (copy_out && op->stage_out) {
-        copy_back(op);
+        if (!op->collected)
+            copy_back(op);
         status = copy_stood();
     }
     if (op->src_region || op->dst_region) {

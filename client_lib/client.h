@@ -125,6 +125,8 @@ struct client_op {
     bool owes_look;             /* it ended alone, in a row (alone.c), and stays in the record */
     bool counted;               /* the completion descriptor counts it */
     bool cancel_sent;           /* to the daemon */
+    bool executed;              /* this rank may have executed strands of it */
+    bool collected;             /* the result is in the caller's buffer already (collect.c) */
     struct client_after *nodes; /* after_count of them, while it is held back */
     bool held_noted;            /* a line or the session page tells of it (held.c); after_lock */
     uint64_t held_ticks;        /* since when, where the session page tells */

@@ -205,6 +205,9 @@ void client_local_execute(struct client_op *op) {
     struct occl_record *rec = op->rec;
     struct view v;
     uint32_t member = 0;
+    if (client_collect(op))
+        return;
+    op->executed = true;
     if (op->planned && !occl_record_strands_left(rec, op->strand_count))
         return; /* all claimed: nothing to open */
     int status = open_view(op, &v, &member);

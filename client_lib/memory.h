@@ -77,6 +77,12 @@ static inline bool client_refers(const struct client_op *op) {
     return op->src_region || op->dst_region || op->stage_in || op->stage_out || op->stage_vector;
 }
 
+/* collect.c: the receiver of a copy between two processes brings the result to the caller's buffer
+ * while the source executes it. True: the record is decided; false: this rank is to execute. */
+bool client_collect(struct client_op *op);
+/* This rank is such a source: its own thread is going to execute the op. */
+bool client_source_executes(const struct client_op *op);
+
 /* touch.c: whether a range that was found accessible consists of huge pages: a hint. */
 enum client_pages { CLIENT_PAGES_UNKNOWN = 0, CLIENT_PAGES_SMALL = 1, CLIENT_PAGES_HUGE = 2 };
 bool client_range_huge(const void *ptr, uint64_t bytes);

@@ -429,7 +429,7 @@ static void start_run(struct client_op *op) {
     op->stage_in = op->stage_out = op->stage_vector = NULL;
     op->strand_count = 0;
     op->planned = op->brief = op->held_back = op->announced = op->owes_look = false;
-    op->counted = op->cancel_sent = op->held_noted = false;
+    op->counted = op->cancel_sent = op->held_noted = op->executed = op->collected = false;
     op->nodes = NULL;
     op->after_pending = op->why_not = op->withdrawn = 0;
     op->after_status = op->failed_status = OCCL_OK;

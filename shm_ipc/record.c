@@ -329,13 +329,13 @@ void occl_claim_leave(const struct occl_records *m, uint32_t index) {
         reset(m, index);
 }
 
-/* First strand of a segment; the one behind the last segment is `count`. */
-static uint32_t segment_first(uint32_t segment, uint32_t count) {
+uint32_t occl_record_segment_first(uint32_t segment, uint32_t count) {
     return (uint32_t)((uint64_t)count * segment / OCCL_STRAND_SEGMENTS);
 }
 
 static uint32_t segment_strands(uint32_t segment, uint32_t count) {
-    return segment_first(segment + 1, count) - segment_first(segment, count);
+    return occl_record_segment_first(segment + 1, count) -
+           occl_record_segment_first(segment, count);
 }
 
 /* Neighbouring cores start far from each other: the bits of the core's number, reversed. */
@@ -356,7 +356,7 @@ uint32_t occl_record_claim_strands(struct occl_record *rec, uint32_t count, uint
         uint32_t at = occl_add32(&rec->strands_next[segment], wanted);
         if (at < strands) {
             *out_claimed = strands - at < wanted ? strands - at : wanted;
-            return segment_first(segment, count) + at;
+            return occl_record_segment_first(segment, count) + at;
         }
     }
     *out_claimed = 0;
@@ -373,6 +373,21 @@ bool occl_record_strands_left(const struct occl_record *rec, uint32_t count) {
         if (occl_peek32(&rec->strands_next[s]) < segment_strands(s, count))
             return true;
     return false;
+}
+
+bool occl_record_claims(const struct occl_record *rec, uint32_t count,
+                        struct occl_strand_claims *out) {
+    out->sum = 0;
+    for (uint32_t s = 0; s < OCCL_STRAND_SEGMENTS; s++) {
+        uint32_t claimed = occl_look32(&rec->strands_next[s]), strands = segment_strands(s, count);
+        out->of[s] = claimed < strands ? claimed : strands;
+        out->sum += out->of[s];
+    }
+    for (uint32_t s = 0; s < OCCL_STRAND_SEGMENTS; s++)
+        if (out->of[s] < segment_strands(s, count) &&
+            out->of[s] != occl_look32(&rec->strands_next[s]))
+            return false;
+    return true;
 }
 
 uint32_t occl_record_strands_claimed(const struct occl_record *rec) {

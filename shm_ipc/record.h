@@ -494,6 +494,17 @@ uint32_t occl_record_claim_strands(struct occl_record *rec, uint32_t count, uint
                                    uint32_t wanted, uint32_t *out_claimed);
 /* Whether a strand was left a moment ago. */
 bool occl_record_strands_left(const struct occl_record *rec, uint32_t count);
+/* Claims of each segment, whose first strands they are. */
+struct occl_strand_claims {
+    uint32_t of[OCCL_STRAND_SEGMENTS];
+    uint32_t sum;
+};
+/* What was claimed at one moment; false: claims went on meanwhile. If one executor claims all
+ * strands, one at a time, these are the first `sum` that it executes. Any member. */
+bool occl_record_claims(const struct occl_record *rec, uint32_t count,
+                        struct occl_strand_claims *out);
+/* First strand of a segment; the one behind the last segment is `count`. */
+uint32_t occl_record_segment_first(uint32_t segment, uint32_t count);
 /* How many were claimed, for inspection; tries that found none may be counted, too. */
 uint32_t occl_record_strands_claimed(const struct occl_record *rec);
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -228,6 +229,50 @@ static void test_without_room_for_copies(void **state) {
     run(2, without_room, extra);
 }
 
+/* ---- one source, one receiver ---- */
+
+#define TURNS 300
+
+/* Each waits a little, now and then, before it comes, and every byte is another one each time. */
+static void fill_bytes(uint64_t *data, size_t count, uint64_t turn) {
+    for (size_t i = 0; i < count; i++)
+        data[i] = turn * 0x9e3779b97f4a7c15ull + i;
+}
+static bool right_bytes(const uint64_t *data, size_t count, uint64_t turn) {
+    for (size_t i = 0; i < count; i++)
+        if (data[i] != turn * 0x9e3779b97f4a7c15ull + i)
+            return false;
+    return true;
+}
+
+static int source_and_receiver(struct world_rank *me) {
+    static uint64_t data[MIB / 8];
+    struct occl_op_attr attr = OCCL_OP_ATTR_INIT;
+    for (uint64_t turn = 0; turn < TURNS; turn++) {
+        size_t count = turn % 7 == 0 ? MIB / 8 : (turn * 7919) % (MIB / 8) + 1;
+        bool spare = turn % 3 == 1 && turn % 2 == (uint64_t)me->rank;
+        if (me->rank == 0)
+            fill_bytes(data, count, turn);
+        if (spare)
+            (void)usleep(turn % 5 * 20);
+        if (turn % 2)
+            WORLD_OK(occl_broadcast(data, data, count, OCCL_UINT64, 0, me->comm, NULL, NULL));
+        else if (me->rank == 0)
+            WORLD_OK(occl_send(data, count, OCCL_UINT64, 1, me->comm, &attr, NULL));
+        else
+            WORLD_OK(occl_recv(data, count, OCCL_UINT64, 0, me->comm, &attr, NULL));
+        WORLD_CHECK(right_bytes(data, count, turn));
+    }
+    /* The source copies nothing but what it sends, where both have a core. */
+    if (occl_lib.job->node_ranks <= occl_lib.job->node_cores)
+        WORLD_CHECK(me->rank == 0 ? staging(me) == 0 : staging(me) > 0);
+    return 0;
+}
+static void test_a_receiver_collects(void **state) {
+    (void)state;
+    run(2, source_and_receiver, NULL);
+}
+
 /* ---- memory that is taken away ---- */
 
 /* Rank 0 finds that its session has ended when it has copied its result: the daemon says so before
@@ -370,6 +415,7 @@ int main(void) {
         cmocka_unit_test(test_huge_pages_are_read_in_place),
         cmocka_unit_test(test_copies_are_bounded),
         cmocka_unit_test(test_without_room_for_copies),
+        cmocka_unit_test(test_a_receiver_collects),
         cmocka_unit_test(test_no_result_from_memory_that_is_gone),
         cmocka_unit_test(test_late_writers_are_waited_for),
         cmocka_unit_test(test_no_operation_asks_the_daemon),

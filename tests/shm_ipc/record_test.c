@@ -417,8 +417,41 @@ static void strands_are_claimed_once(void **state) {
     records_free(&m);
 }
 
+/* What the claims say was claimed, is what was claimed, for every number of strands. */
+static void claims_name_the_strands(void **state) {
+    struct occl_records m = records_new(2);
+    struct occl_record *rec = occl_record_at(&m, 0);
+    (void)state;
+    for (uint32_t count = 1; count <= 70; count++) {
+        uint8_t claimed[70] = {0};
+        memset(rec->strands_next, 0, sizeof rec->strands_next);
+        for (uint32_t taken = 0; taken <= count; taken++) {
+            struct occl_strand_claims claims;
+            uint8_t named[70] = {0};
+            assert_true(occl_record_claims(rec, count, &claims));
+            assert_int_equal(claims.sum, taken);
+            for (uint32_t s = 0; s < OCCL_STRAND_SEGMENTS; s++)
+                for (uint32_t i = 0; i < claims.of[s]; i++)
+                    named[occl_record_segment_first(s, count) + i]++;
+            assert_memory_equal(named, claimed, sizeof named);
+            uint32_t strand = occl_record_claim_strand(rec, count, taken * 5);
+            assert_int_equal(strand < count, taken < count);
+            if (strand < count)
+                claimed[strand]++;
+        }
+    }
+    /* Tries that found none, and scribbled counters. */
+    struct occl_strand_claims claims;
+    for (uint32_t s = 0; s < OCCL_STRAND_SEGMENTS; s++)
+        rec->strands_next[s] = UINT32_MAX - s;
+    assert_true(occl_record_claims(rec, 9, &claims));
+    assert_int_equal(claims.sum, 9);
+    records_free(&m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(claims_name_the_strands),
         cmocka_unit_test(strands_are_claimed_once),
         cmocka_unit_test(tagged_places_are_exact),
         cmocka_unit_test(untagged_places_are_exact),
