@@ -339,7 +339,7 @@ void client_rpc_interrupt(void); /* callers that wait for an answer return CANCE
 int client_rpc_start(void);
 void client_rpc_stop(void);
 
-/* touch.c: is the range mapped and accessible? Cached; a system call on a miss. */
+/* touch.c: ranges that were found accessible. */
 struct client_range {
     uintptr_t from, to;
     bool write;
@@ -351,14 +351,6 @@ struct client_ranges {
 };
 #define CLIENT_THREAD_RANGES 64
 extern CLIENT_THREAD_HOT struct client_ranges client_ranges;
-bool client_range_look_up(uintptr_t from, uintptr_t to, bool write);
-static inline bool client_range_ok(const void *ptr, uint64_t bytes, bool write) {
-    uintptr_t from = (uintptr_t)ptr, to = from + bytes;
-    const struct client_range *last = &client_ranges.last[write];
-    return (last->from <= from && from <= to && to <= last->to &&
-            client_ranges.unmapped == occl_peek32(&occl_lib.unmapped)) ||
-           client_range_look_up(from, to, write);
-}
 
 /* threads.c: what is allocated for the calling thread; NULL: no memory. */
 struct client_thread {

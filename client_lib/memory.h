@@ -83,7 +83,16 @@ bool client_collect(struct client_op *op);
 /* This rank is such a source: its own thread is going to execute the op. */
 bool client_source_executes(const struct client_op *op);
 
-/* touch.c: whether a range that was found accessible consists of huge pages: a hint. */
+/* touch.c: is the range mapped and accessible? Cached; a system call on a miss. */
+bool client_range_look_up(uintptr_t from, uintptr_t to, bool write);
+static inline bool client_range_ok(const void *ptr, uint64_t bytes, bool write) {
+    uintptr_t from = (uintptr_t)ptr, to = from + bytes;
+    const struct client_range *last = &client_ranges.last[write];
+    return (last->from <= from && from <= to && to <= last->to &&
+            client_ranges.unmapped == occl_peek32(&occl_lib.unmapped)) ||
+           client_range_look_up(from, to, write);
+}
+/* The same: whether a range that was found accessible consists of huge pages: a hint. */
 enum client_pages { CLIENT_PAGES_UNKNOWN = 0, CLIENT_PAGES_SMALL = 1, CLIENT_PAGES_HUGE = 2 };
 bool client_range_huge(const void *ptr, uint64_t bytes);
 /* pages.c: the same for whole pages, asked of the kernel. */

@@ -5,6 +5,7 @@
 
 #include "client_lib/call.h"
 #include "client_lib/group.h"
+#include "client_lib/memory.h"
 #include "client_lib/waiting.h"
 
 int client_check_array(const struct client_call *call, const char *what, const void *array,
