@@ -5,6 +5,9 @@
 #include "client_lib/memory.h"
 #include "client_lib/waiting.h"
 
+/* Of what OCCL_DAEMON_LOST_BOUND_NS leaves: the loss was found out before. */
+#define LOST_BOUND_NS (OCCL_DAEMON_LOST_BOUND_NS / 2u)
+
 static void note_completion(struct client_op *op) {
     struct occl_rank_note *note = occl_note_at(&op->comm->m, op->comm->rank);
     if (op->key.tag == CLIENT_LIBRARY_TAG || op->withdrawn)
@@ -103,7 +106,8 @@ uint32_t client_busy_rank(struct client_op *op) {
         busy_rank = op->comm->rank; /* a lane: it leaves within a slice */
     for (uint32_t i = 0; i < op->members; i++) {
         uint32_t rank = client_member_rank(op, i);
-        if (occl_look32(&occl_line_at(op->rec, i)->busy) && !(gone >> (rank & 63) & 1))
+        if (occl_look32(&occl_line_at(op->rec, i)->busy) && !(gone >> (rank & 63) & 1) &&
+            !client_rank_vanished(op->comm, rank % op->comm->ranks))
             busy_rank = rank;
     }
     return busy_rank;
@@ -121,6 +125,8 @@ static bool settled(struct client_op *op) {
     uint64_t bound_ns = occl_lib.welcome.peer_dead_ns;
     if (occl_peek32(&op->comm->ended) && bound_ns > CLIENT_END_BOUND_NS)
         bound_ns = CLIENT_END_BOUND_NS; /* who destroys or aborts waits no longer than that */
+    if (occl_peek32(&occl_lib.lost) && bound_ns > LOST_BOUND_NS)
+        bound_ns = LOST_BOUND_NS;
     if (now_ns - op->aborted_since_ns < bound_ns)
         return false;
     op->may_write_rank = busy_rank;

@@ -224,6 +224,7 @@ struct client_comm {
     struct occl_wait_policy policy;
     uint64_t elsewhere_ticks; /* how long a rank watches others on other cores before it yields */
     uint32_t cma;             /* 1: cross-memory attach works between all pairs */
+    uint64_t probe_word;      /* what peers read by it (probe.c); kept with the slot */
     bool copies; /* all members have room for copies, and have mapped that of all others */
     struct client_hints hints;
     uint32_t suspended; /* enum client_comm_use */
@@ -288,7 +289,6 @@ struct client_library {
     struct occl_ticks_scale scale;
     const struct occl_movers *movers;
     uint64_t cache_bytes; /* the last-level cache, as one core reaches it */
-    uint64_t probe_word;  /* what peers read to prove that cross-memory attach works */
 
     pthread_mutex_t memory;
     struct client_region *retired; /* structs to be used again */
@@ -405,6 +405,9 @@ int client_hints_parse(const char *text, struct client_hints *out_hints);
  * Collective, at creation, whose time-out counts here, not the deadline of ops. timeout_ns < 0:
  * none. */
 int client_probe_peers(struct client_comm *comm, int64_t timeout_ns);
+/* The rank's process has certainly exited, or become another program, or has left the communicator
+ * with all its threads. Some microseconds. */
+bool client_rank_vanished(const struct client_comm *comm, uint32_t rank);
 
 /* tags.c: takes the next instance of the op's (peers, tag), or gives the last one back when the op
  * was not submitted after all; comm->lock is held in between, too. */

@@ -99,6 +99,8 @@ struct client_stage *client_copies_take(uint64_t bytes) {
 
 void client_copies_put(struct client_stage *stage) {
     struct client_copies *copies = copies_now();
+    if (!copies)
+        return; /* of an attachment that has ended */
     uint32_t first = (uint32_t)(stage - copies->stages), count = stage->units;
     stage->units = 0;
     (void)occl_add64(&copies->used, 0 - bits_of(first, count));

@@ -5,6 +5,7 @@
  * with tiny all-reduces. Attach is refused by other users, seccomp filters and separate pid
  * namespaces; then private buffers are copied through shared memory instead, and nobody needs a
  * room. */
+#include <errno.h>
 #include <string.h>
 
 #include "client_lib/client.h"
@@ -12,14 +13,26 @@
 #include "client_lib/waiting.h"
 #include "shm_ipc/fdpass.h"
 
-static bool can_read(const struct client_comm *comm, uint32_t rank, uint64_t nonce) {
+/* What the rank's word has to be: unknown to everybody else before. */
+static uint64_t word_of(const struct client_comm *comm, uint32_t rank) {
+    return occl_records_header(&comm->m)->probe_nonce ^ rank;
+}
+
+/* 0: it is there. EFAULT: not, so the process is another program, or the rank has left the
+ * communicator (its memory serves another one). Else why it cannot be read. */
+static int read_word(const struct client_comm *comm, uint32_t rank) {
     const struct occl_member *who = &comm->members[rank];
     uint64_t found = 0;
     if (client_same_process(who))
-        return true;
+        return 0;
     uint64_t address = occl_observe64(&occl_note_at(&comm->m, rank)->probe_address);
     ssize_t n = client_reach((pid_t)who->own_pid, &found, address, sizeof found, false);
-    return n == (ssize_t)sizeof found && found == (nonce ^ rank);
+    return n < 0 ? errno : n == (ssize_t)sizeof found && found == word_of(comm, rank) ? 0 : EFAULT;
+}
+
+bool client_rank_vanished(const struct client_comm *comm, uint32_t rank) {
+    int error = comm->cma ? read_word(comm, rank) : 0;
+    return error == ESRCH || error == EFAULT;
 }
 
 /* min over all ranks of a small number; the library's own op. */
@@ -54,15 +67,15 @@ static int agree(struct client_comm *comm, int64_t timeout_ns, int32_t mine, int
 }
 
 static int probe_attach(struct client_comm *comm, int64_t timeout_ns) {
-    uint64_t nonce = occl_records_header(&comm->m)->probe_nonce;
-    uint64_t word = nonce ^ comm->rank;
     int32_t all = 0, ok = !comm->hints.no_cross_memory;
-    occl_publish64(&occl_note_at(&comm->m, comm->rank)->probe_address, (uintptr_t)&word);
+    occl_note64(&comm->probe_word, word_of(comm, comm->rank));
+    occl_publish64(&occl_note_at(&comm->m, comm->rank)->probe_address,
+                   (uintptr_t)&comm->probe_word);
     int status = agree(comm, timeout_ns, 1, &all); /* everybody's address is there */
     for (uint32_t rank = 0; status == OCCL_OK && rank < comm->ranks; rank++)
-        ok &= can_read(comm, rank, nonce);
+        ok &= read_word(comm, rank) == 0;
     if (status == OCCL_OK)
-        status = agree(comm, timeout_ns, ok, &all); /* nobody reads this stack frame any more */
+        status = agree(comm, timeout_ns, ok, &all);
     if (status == OCCL_OK)
         comm->cma = all == 1;
     return status;

@@ -257,6 +257,12 @@ bool client_decide_all(struct client_op *op) {
         status = OCCL_E_PEER_FAILED;
     if (status)
         word = OCCL_REC_WORD(OCCL_REC_ABORTED, status, op->comm->rank);
+    /* A member's session may have ended since this op was submitted, and its memory with it. */
+    uint32_t state = occl_observe32(&occl_records_header(&op->comm->m)->comm_state);
+    if (word == OCCL_REC_LOCAL && occl_rec_kind(state) != OCCL_COMM_LIVE)
+        word = OCCL_REC_WORD(OCCL_REC_ABORTED,
+                             occl_rec_status(state) ? occl_rec_status(state) : OCCL_E_PEER_FAILED,
+                             occl_rec_rank(state));
     bool won = occl_record_decide(op->rec, OCCL_REC_OPEN, word, &now);
     /* No strand's end would tell. (If this rank dies here, its death ends the op.) */
     if (won && nothing && now == OCCL_REC_LOCAL)

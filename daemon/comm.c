@@ -252,8 +252,6 @@ static void leave_by_failure(struct occl_seat *seat, const char *cause) {
     struct occl_comm *comm = seat->comm;
     uint32_t rank = seat->rank;
     char text[OCCL_DETAIL_BYTES];
-    if (seat->session->cause == OCCL_CAUSE_DIED)
-        occl_comm_mark_gone(comm, rank);
     leave_seat(seat, OCCL_SEAT_GONE, cause);
     comm->job->tenant->daemon->counters.peer_failures_total++;
     (void)snprintf(text, sizeof text, "communicator %s: rank %u (host %s, pid %u) failed: %s",
@@ -264,9 +262,20 @@ static void leave_by_failure(struct occl_seat *seat, const char *cause) {
         drop_comm(comm);
 }
 
+/* Also where it has left before: a thread of it may have been inside an op when it was killed. */
+static void mark_gone_everywhere(const struct occl_session *session) {
+    struct occl_comm *comm;
+    TAILQ_FOREACH(comm, &session->job->comms, in_job)
+    for (uint32_t rank = 0; rank < comm->ranks; rank++)
+        if (comm->seats[rank].who.session_id == session->id)
+            occl_comm_mark_gone(comm, rank);
+}
+
 void occl_comm_session_gone(struct occl_session *session) {
     struct occl_seat *seat;
     struct occl_seat *next;
+    if (session->cause == OCCL_CAUSE_DIED)
+        mark_gone_everywhere(session);
     bool polite = session->cause == OCCL_CAUSE_DETACHED;
     HASH_ITER (in_session, session->seats, seat, next) {
         if (polite)

@@ -94,6 +94,7 @@ struct occl_tenant {
     uint64_t quota_sessions, quota_communicators, quota_ops, quota_regions;
     bool weight_set, quota_set;                /* by `set`: a reload leaves them alone */
     uint64_t sessions, communicators, regions; /* in use */
+    uint64_t room_bytes;                       /* of what is charged */
     TAILQ_HEAD(, occl_job) jobs;
     struct occl_tenant_scan *scan; /* stall.c; NULL until it has a communicator */
     UT_hash_handle in_daemon;
@@ -325,6 +326,7 @@ struct occl_daemon {
     struct occl_comm *comms;          /* by uid */
     struct occl_rendezvous *meetings; /* by secret */
     struct occl_charge charge;        /* of all tenants */
+    uint64_t room_bytes;              /* of it */
     uint64_t next_session, next_tenant, next_job, next_comm;
     uint32_t tenant_count, job_count;
     uint32_t rank_sessions; /* attached processes of all jobs: repeated in every job page */
@@ -479,6 +481,8 @@ bool occl_region_add_mapper(struct occl_region *region, uint64_t session_id);
 
 /* ---- room.c: where processes copy private buffers to ---- */
 void occl_room_handle(struct occl_session *session, const struct occl_msg_rooms *msg);
+/* The session's room ends. */
+void occl_room_gone(struct occl_session *session);
 
 /* ---- rendezvous.c, split.c: how communicators come to be ---- */
 void occl_rendezvous_handle(struct occl_session *session, const struct occl_msg_comm_create *msg);

@@ -190,7 +190,7 @@ static void end_region(struct occl_region *region) {
     job->registered_bytes -= region->memfd.bytes;
     occl_tenant_uncharge(tenant, region->memfd.bytes);
     if (region->owner->room == region)
-        region->owner->room = NULL;
+        occl_room_gone(region->owner);
     else
         tenant->regions--;
     occl_memfd_close(&region->memfd);

@@ -14,46 +14,70 @@ static uint64_t room_bytes(const struct occl_daemon *daemon) {
     return (wanted + unit - 1) / unit * unit;
 }
 
-/* Rooms only save time, so they leave most of what is left to what is needed. */
-#define SHARE_OF_REST 4u
+/* Rooms only save time, so all of them together take so much of a quota at most. */
+#define PART_OF_QUOTA 4u
 
-static bool is_small_part(const struct occl_charge *charge, uint64_t bytes) {
-    return charge->used_bytes < charge->limit_bytes &&
-           bytes <= (charge->limit_bytes - charge->used_bytes) / SHARE_OF_REST;
+static int check_room(const struct occl_tenant *tenant, uint64_t bytes,
+                      struct occl_detail *detail) {
+    const struct occl_daemon *daemon = tenant->daemon;
+    uint64_t tenant_most = tenant->charge.limit_bytes / PART_OF_QUOTA;
+    uint64_t most = daemon->charge.limit_bytes / PART_OF_QUOTA;
+    if (daemon->draining)
+        return occl_detail_set(detail, OCCL_E_SHUTTING_DOWN, 0, "the daemon is shutting down");
+    if (tenant->room_bytes + bytes > tenant_most)
+        return occl_detail_set(detail, OCCL_E_QUOTA, 0,
+                               "%llu bytes beside %llu: a quarter of quota_registered is %llu",
+                               (unsigned long long)bytes, (unsigned long long)tenant->room_bytes,
+                               (unsigned long long)tenant_most);
+    if (daemon->room_bytes + bytes > most)
+        return occl_detail_set(detail, OCCL_E_QUOTA, 0,
+                               "%llu bytes beside %llu: a quarter of registered_max is %llu",
+                               (unsigned long long)bytes, (unsigned long long)daemon->room_bytes,
+                               (unsigned long long)most);
+    return OCCL_OK;
 }
 
 static int make_room(struct occl_session *session, uint64_t bytes, struct occl_detail *detail) {
-    const struct occl_tenant *tenant = session->job->tenant;
-    if (session->daemon->draining)
-        return occl_detail_set(detail, OCCL_E_SHUTTING_DOWN, 0, "the daemon is shutting down");
-    if (!is_small_part(&tenant->charge, bytes) || !is_small_part(&tenant->daemon->charge, bytes))
-        return occl_detail_set(detail, OCCL_E_QUOTA, 0,
-                               "%llu bytes are more than a quarter of what is left of "
-                               "quota_registered or registered_max",
-                               (unsigned long long)bytes);
-    return occl_region_make(session, bytes, 0, &session->room, detail);
+    int status = occl_region_make(session, bytes, 0, &session->room, detail);
+    if (status != OCCL_OK)
+        return status;
+    session->job->tenant->room_bytes += session->room->memfd.bytes;
+    session->daemon->room_bytes += session->room->memfd.bytes;
+    return OCCL_OK;
 }
 
-static bool has_several_processes(const struct occl_comm *comm) {
-    for (uint32_t rank = 1; rank < comm->ranks; rank++)
-        if (comm->seats[rank].who.session_id != comm->seats[0].who.session_id)
-            return true;
-    return false;
+void occl_room_gone(struct occl_session *session) {
+    session->job->tenant->room_bytes -= session->room->memfd.bytes;
+    session->daemon->room_bytes -= session->room->memfd.bytes;
+    session->room = NULL;
 }
 
-/* Gives a room to each process of the communicator that has none, as far as there is place. */
+/* The processes of the communicator without a room; 0 if they are one process only. */
+static uint32_t processes_without(const struct occl_comm *comm, struct occl_session **out) {
+    uint32_t count = 0;
+    bool several = false;
+    for (uint32_t rank = 0; rank < comm->ranks; rank++) {
+        struct occl_session *session = comm->seats[rank].session;
+        bool seen = !session || session->room;
+        several = several || comm->seats[rank].who.session_id != comm->seats[0].who.session_id;
+        for (uint32_t i = 0; i < count; i++)
+            seen = seen || out[i] == session;
+        if (!seen)
+            out[count++] = session;
+    }
+    return several ? count : 0;
+}
+
+/* Gives a room to each process of the communicator that has none, or to nobody. */
 static void make_rooms(struct occl_comm *comm) {
+    struct occl_session *without[OCCL_LOCAL_RANKS_MAX];
     struct occl_job *job = comm->job;
     uint64_t bytes = room_bytes(job->tenant->daemon);
     struct occl_detail detail;
-    int status = OCCL_OK;
-    if (bytes == 0 || !has_several_processes(comm))
-        return;
-    for (uint32_t rank = 0; rank < comm->ranks && status == OCCL_OK; rank++) {
-        struct occl_session *session = comm->seats[rank].session;
-        if (session && !session->room)
-            status = make_room(session, bytes, &detail);
-    }
+    uint32_t count = bytes ? processes_without(comm, without) : 0;
+    int status = count ? check_room(job->tenant, count * bytes, &detail) : OCCL_OK;
+    for (uint32_t i = 0; i < count && status == OCCL_OK; i++)
+        status = make_room(without[i], bytes, &detail);
     if (status != OCCL_OK && !job->room_refusal_logged)
         OCCL_LOG_INFO(job->tenant->daemon->log, "region",
                       "tenant %s job %s: no room for copies of private memory: %s",

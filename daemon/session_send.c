@@ -49,11 +49,20 @@ static int send_now(struct occl_session *session, const void *data, uint32_t byt
     return occl_fd_send(session->socket_watch.fd, data, bytes, fds, fd_count, false, &detail);
 }
 
+/* What a descriptor that waits counts for: so few of them wait, however small their messages are.
+ */
+#define FD_COUNTS_FOR_BYTES 1024u
+
+static uint64_t cost_of(uint32_t bytes, uint32_t fd_count) {
+    return bytes + (uint64_t)fd_count * FD_COUNTS_FOR_BYTES;
+}
+
 static void enqueue(struct occl_session *session, const void *msg, uint32_t bytes, const int *fds,
                     uint32_t fd_count) {
     uint64_t limit = session->daemon->config.send_queue_bytes;
-    struct occl_outgoing *out =
-        session->queue_bytes + bytes <= limit ? malloc(sizeof *out + bytes) : NULL;
+    struct occl_outgoing *out = session->queue_bytes + cost_of(bytes, fd_count) <= limit
+                                    ? malloc(sizeof *out + bytes)
+                                    : NULL;
     if (!out) {
         session->daemon->counters.slow_total++;
         occl_session_end(session, OCCL_CAUSE_SLOW, "does not read its messages: %llu bytes wait",
@@ -73,7 +82,7 @@ static void enqueue(struct occl_session *session, const void *msg, uint32_t byte
         out->fds[out->fd_count++] = fd;
     }
     STAILQ_INSERT_TAIL(&session->queue, out, next);
-    session->queue_bytes += bytes;
+    session->queue_bytes += cost_of(bytes, fd_count);
     watch_for_room(session, true);
 }
 
@@ -99,7 +108,7 @@ void occl_session_flush(struct occl_session *session) {
         if (status == OCCL_WOULD_BLOCK || status == OCCL_E_NO_MEMORY)
             return;
         STAILQ_REMOVE_HEAD(&session->queue, next);
-        session->queue_bytes -= out->bytes;
+        session->queue_bytes -= cost_of(out->bytes, out->fd_count);
         release(out);
     }
     if (session->phase != OCCL_PHASE_ENDING)

@@ -317,58 +317,133 @@ static struct occl_record *first_record(struct occl_comm handle) {
     return occl_record_at(&comm->m, occl_place_of(key).slot);
 }
 
-/* Rank 1 is inside a strand (so its line says) when it gives the communicator up, or is killed.
- * Rank 0's op ends when that thread has left it, or is known to have gone with its process: before,
- * the room of the result is not free. */
-static int beside_a_late_writer(struct world_rank *me, bool killed) {
+enum late_end { ABORTS, KILLED, ABORTS_AND_IS_KILLED, BECOMES_ANOTHER, STOPPED_BESIDE_NO_DAEMON };
+
+/* How rank 1 goes while a thread of it is inside a strand of x, as its line says. */
+static int go(struct world_rank *me, enum late_end how, struct occl_comm x) {
+    switch (how) {
+    case ABORTS:
+        WORLD_OK(occl_comm_abort(x));
+        WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+        return 0;
+    case ABORTS_AND_IS_KILLED:
+        WORLD_OK(occl_comm_abort(x));
+        raise(SIGKILL);
+        return 1;
+    case KILLED:
+        raise(SIGKILL);
+        return 1;
+    case BECOMES_ANOTHER:
+        (void)execl("/bin/sleep", "sleep", "3", NULL);
+        return 1;
+    case STOPPED_BESIDE_NO_DAEMON:
+        raise(SIGSTOP);
+        return 0;
+    }
+    return 1;
+}
+
+/* Rank 0's op ends when rank 1's thread has left it, or is known to be no more: before, the room of
+ * the result is not free. */
+static int beside_a_late_writer(struct world_rank *me, enum late_end how, const char *hints) {
     static float in[50000], out[50000];
     struct occl_comm x;
     struct occl_request request;
-    WORLD_OK(occl_comm_split(me->comm, 1, me->rank, NULL, &x));
+    struct occl_comm_attr attr = OCCL_COMM_ATTR_INIT;
+    attr.hints = hints;
+    WORLD_OK(occl_comm_split(me->comm, 1, me->rank, &attr, &x));
     WORLD_OK(occl_barrier(x, NULL, NULL));
     if (me->rank == 1) {
         WORLD_OK(occl_barrier(me->comm, NULL, NULL)); /* rank 0 has submitted */
         WORLD_OK(occl_barrier(me->comm, NULL, NULL)); /* and raised this rank's count */
-        if (killed)
-            raise(SIGKILL);
-        WORLD_OK(occl_comm_abort(x));
-        WORLD_OK(occl_barrier(me->comm, NULL, NULL));
-        return 0;
+        return go(me, how, x);
     }
     WORLD_OK(occl_all_reduce(in, out, 50000, OCCL_FLOAT32, OCCL_SUM, x, NULL, &request));
     uint32_t *busy = &occl_line_at(first_record(x), 1)->busy;
     WORLD_OK(occl_barrier(me->comm, NULL, NULL));
     occl_add32(busy, 1);
+    (void)occl_barrier(me->comm, NULL, NULL); /* rank 1 may be gone before it has ended here */
     double start = world_now();
-    if (killed) {
-        (void)occl_barrier(me->comm, NULL, NULL);
-        WORLD_CHECK(occl_wait(request) == OCCL_ERROR_PEER_FAILED);
-        WORLD_CHECK(world_now() - start < 1.5 * world_slowness()); /* not the peer-dead time */
+    if (how == ABORTS) {
+        WORLD_CHECK(occl_wait_for(request, LOOK_NS) == OCCL_IN_PROGRESS);
+        occl_add32(busy, UINT32_MAX);
+        WORLD_CHECK(occl_wait(request) == OCCL_ERROR_ABORTED);
+        WORLD_OK(occl_barrier(me->comm, NULL, NULL));
         return 0;
     }
-    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
-    WORLD_CHECK(occl_wait_for(request, LOOK_NS) == OCCL_IN_PROGRESS);
-    occl_add32(busy, UINT32_MAX);
-    WORLD_CHECK(occl_wait(request) == OCCL_ERROR_ABORTED);
-    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    if (how == STOPPED_BESIDE_NO_DAEMON) {
+        (void)usleep(100000); /* it stops */
+        start = world_now();
+        WORLD_CHECK(kill(me->world->daemon, SIGKILL) == 0);
+        WORLD_CHECK(occl_wait(request) == OCCL_ERROR_DAEMON_LOST);
+        WORLD_CHECK(world_now() - start < 0.2 * world_slowness());
+        WORLD_CHECK(strstr(occl_last_error(), "rank 1 is stopped") != NULL);
+        return 0;
+    }
+    enum occl_result result = occl_wait(request);
+    WORLD_CHECK(result == OCCL_ERROR_PEER_FAILED || result == OCCL_ERROR_ABORTED);
+    WORLD_CHECK(world_now() - start < 1.0 * world_slowness()); /* not the peer-dead time */
+    WORLD_CHECK(strstr(occl_last_error(), "may still write") == NULL);
     return 0;
 }
-static int beside_one_that_aborts(struct world_rank *me) {
-    return beside_a_late_writer(me, false);
+static int late_aborts(struct world_rank *me) {
+    return beside_a_late_writer(me, ABORTS, NULL);
 }
-static int beside_one_that_is_killed(struct world_rank *me) {
-    return beside_a_late_writer(me, true);
+static int late_killed(struct world_rank *me) {
+    return beside_a_late_writer(me, KILLED, NULL);
 }
+static int late_killed_unreachable(struct world_rank *me) {
+    return beside_a_late_writer(me, KILLED, "cross_memory=off");
+}
+static int late_aborts_killed(struct world_rank *me) {
+    return beside_a_late_writer(me, ABORTS_AND_IS_KILLED, NULL);
+}
+static int late_aborts_killed_unreachable(struct world_rank *me) {
+    return beside_a_late_writer(me, ABORTS_AND_IS_KILLED, "cross_memory=off");
+}
+static int late_becomes_another(struct world_rank *me) {
+    return beside_a_late_writer(me, BECOMES_ANOTHER, NULL);
+}
+static int late_stopped(struct world_rank *me) {
+    return beside_a_late_writer(me, STOPPED_BESIDE_NO_DAEMON, NULL);
+}
+
 static void test_late_writers_are_waited_for(void **state) {
+    (void)state;
+    run(2, late_aborts, NULL);
+}
+
+static void test_those_who_are_gone_are_not_waited_for(void **state) {
+    static const struct {
+        world_main main_of_rank;
+        int status; /* of rank 1 */
+    } cases[] = {
+        {late_killed, SIGKILL},        {late_killed_unreachable, SIGKILL},
+        {late_aborts_killed, SIGKILL}, {late_aborts_killed_unreachable, SIGKILL},
+        {late_becomes_another, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world w;
+        pid_t pids[2];
+        world_start(&w, NULL);
+        world_spawn(&w, 2, cases[i].main_of_rank, NULL, pids);
+        assert_int_equal(world_wait(pids[0], 30), 0);
+        assert_int_equal(world_wait(pids[1], 30), cases[i].status);
+        assert_int_equal(world_stop(&w), 0);
+    }
+}
+
+static void test_who_is_stopped_when_the_daemon_ends(void **state) {
     struct world w;
     pid_t pids[2];
     (void)state;
-    run(2, beside_one_that_aborts, NULL);
     world_start(&w, NULL);
-    world_spawn(&w, 2, beside_one_that_is_killed, NULL, pids);
+    world_spawn(&w, 2, late_stopped, NULL, pids);
     assert_int_equal(world_wait(pids[0], 30), 0);
+    assert_int_equal(kill(pids[1], SIGKILL), 0);
     assert_int_equal(world_wait(pids[1], 30), SIGKILL);
-    assert_int_equal(world_stop(&w), 0);
+    (void)world_stop(&w); /* it was killed */
 }
 
 /* ---- nobody is asked ---- */
@@ -418,6 +493,8 @@ int main(void) {
         cmocka_unit_test(test_a_receiver_collects),
         cmocka_unit_test(test_no_result_from_memory_that_is_gone),
         cmocka_unit_test(test_late_writers_are_waited_for),
+        cmocka_unit_test(test_those_who_are_gone_are_not_waited_for),
+        cmocka_unit_test(test_who_is_stopped_when_the_daemon_ends),
         cmocka_unit_test(test_no_operation_asks_the_daemon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

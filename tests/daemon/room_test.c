@@ -14,7 +14,7 @@
 #include "tests/daemon/fake_client.h"
 #include "tests/daemon/fake_engine.h"
 
-#define COPY_MAX_BYTES (256u << 10)
+#define COPY_MAX_BYTES (4u << 20)
 #define ROOM_BYTES ((uint64_t)COPY_MAX_BYTES * OCCL_ROOM_COPIES)
 #define BLOCK_BYTES 512u /* of st_blocks */
 
@@ -244,36 +244,45 @@ static void none_if_none_are_wanted(void **state) {
     fixture_stop(&f);
 }
 
-/* A room takes a quarter of what is left at most. */
+/* Rooms take a quarter of a quota at most, and those of one communicator are all or none. */
 static void most_of_the_quota_is_left_to_others(void **state) {
     struct fixture f;
-    struct client c[2];
-    struct client *all[2] = {&c[0], &c[1]};
+    struct client c[3];
+    struct client *all[3] = {&c[0], &c[1], &c[2]};
     struct rooms r;
-    uint32_t numbers[2];
+    uint32_t two[2], three[3];
     (void)state;
     start(&f);
-    attach_all(c, 2, &f);
-    make_comm(all, 2, 1, numbers);
+    attach_all(c, 3, &f);
+    make_comm(all, 2, 1, two);
     struct occl_charge *charges[2] = {&f.daemon->tenants->charge, &f.daemon->charge};
     for (int i = 0; i < 2; i++) {
         uint64_t limit = charges[i]->limit_bytes, used = charges[i]->used_bytes;
-        charges[i]->limit_bytes = used + 4 * ROOM_BYTES - 1;
-        assert_int_equal(ask(&c[0], numbers[0], 0, &r), OCCL_OK);
+        charges[i]->limit_bytes = 4 * 2 * ROOM_BYTES - 1;
+        assert_int_equal(ask(&c[0], two[0], 0, &r), OCCL_OK);
         assert_int_equal(r.reply.member[0].region, 0);
+        assert_int_equal(r.reply.member[1].region, 0);
         assert_int_equal(charges[i]->used_bytes, used);
-        charges[i]->limit_bytes = used - 1; /* lowered while it runs */
-        assert_int_equal(ask(&c[0], numbers[0], 0, &r), OCCL_OK);
-        assert_int_equal(r.reply.member[0].region, 0);
         charges[i]->limit_bytes = limit;
     }
     assert_int_equal(fixture_log_count(&f, "no room for copies"), 1);
-    charges[0]->limit_bytes = charges[0]->used_bytes + 4 * ROOM_BYTES;
-    assert_int_equal(ask(&c[0], numbers[0], 0, &r), OCCL_OK);
-    assert_int_not_equal(r.reply.member[0].region, 0);
-    assert_int_equal(r.reply.member[1].region, 0);
+    charges[0]->limit_bytes = 4 * 2 * ROOM_BYTES;
+    assert_int_equal(ask(&c[0], two[0], 0, &r), OCCL_OK);
+    assert_true(r.reply.member[0].region != 0 && r.reply.member[1].region != 0);
     forget(&r);
-    close_all(c, 2);
+    /* Those count for the next one, until they go. */
+    make_comm(all, 3, 2, three);
+    assert_int_equal(ask(&c[2], three[2], 0, &r), OCCL_OK);
+    assert_int_not_equal(r.reply.member[0].region, 0);
+    assert_int_equal(r.reply.member[2].region, 0);
+    forget(&r);
+    client_close(&c[0]);
+    (void)fixture_pump(&f, 50, NULL, NULL);
+    assert_int_equal(f.daemon->room_bytes, ROOM_BYTES);
+    assert_int_equal(f.daemon->tenants->room_bytes, ROOM_BYTES);
+    close_all(c + 1, 2);
+    (void)fixture_pump(&f, 50, NULL, NULL);
+    assert_int_equal(f.daemon->room_bytes, 0);
     fixture_stop(&f);
 }
 

@@ -237,9 +237,10 @@ MISTAKES = [
     ("a_room_is_sent_again_and_again", "sessions", "daemon/room.c",
      "occl_region_mapped_by(room, session->id) ||", ""),
     ("a_process_gets_room_after_room", "sessions", "daemon/room.c",
-     "        if (session && !session->room)\n", "        if (session)\n"),
+     "!session || session->room;", "!session;"),
     ("rooms_use_up_the_quota_of_regions", "sessions", "daemon/region.c",
-     "        region->owner->room = NULL;\n    else\n", "        region->owner->room = NULL;\n"),
+     "        occl_room_gone(region->owner);\n    else\n",
+     "        occl_room_gone(region->owner);\n"),
     ("the_handshake_goes_on_for_ever", "sessions", "daemon/hello.c",
      "    occl_loop_timer_cancel(daemon->loop, &session->deadline);\n"
      "    session->phase = OCCL_PHASE_LIVE;\n    daemon->counters.sessions_total++;\n"
