@@ -89,7 +89,7 @@ static void drop_tenant(struct occl_tenant *tenant) {
     if (!TAILQ_EMPTY(&tenant->jobs))
         return;
     /* Everything charged belonged to a job. */
-    OCCL_ASSERT(tenant->charge.used_bytes == 0);
+    OCCL_ASSERT(tenant->charge.used_bytes == 0 && tenant->regions == 0 && tenant->room_bytes == 0);
     occl_stall_tenant_gone(tenant);
     tenant->daemon->tenant_count--;
     HASH_DELETE(in_daemon, tenant->daemon->tenants, tenant);
