@@ -160,12 +160,43 @@ static void freed_region_keeps_no_memory(void **state) {
     fixture_stop(&f);
 }
 
+/* One that asks for a descriptor again and again and does not read holds few of the daemon's. */
+static void descriptors_do_not_pile_up(void **state) {
+    enum { WAITING_MOST = 64, OTHERS = 8 };
+    struct fixture f;
+    struct client c;
+    (void)state;
+    fixture_prepare(&f);
+    f.config.send_queue_bytes = WAITING_MOST * 1024;
+    fixture_start(&f);
+    client_attach(&c, &f, "job", "");
+    uint32_t number = region_alloc(&c, 4096, 0), before = open_descriptors(), most = 0;
+    for (int i = 0; i < 8000 && f.daemon->counters.slow_total == 0; i++) {
+        struct occl_msg_region_map msg;
+        memset(&msg, 0, sizeof msg);
+        occl_msg_init(&msg.h, OCCL_MSG_REGION_MAP, ++c.request);
+        msg.region = number;
+        client_send(&c, &msg, sizeof msg, -1);
+        (void)occl_daemon_step(f.daemon, 0);
+        uint32_t now = open_descriptors();
+        most = now > most ? now : most;
+    }
+    assert_int_equal(f.daemon->counters.slow_total, 1);
+    assert_true(most > before + WAITING_MOST / 2); /* they did wait */
+    assert_true(most <= before + WAITING_MOST + OTHERS);
+    (void)fixture_pump(&f, 10, NULL, NULL);
+    assert_true(open_descriptors() <= before);
+    client_close(&c);
+    fixture_stop(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regions_are_sealed_and_shared_in_the_job),
         cmocka_unit_test(region_of_a_dead_owner_goes),
         cmocka_unit_test(region_quotas_and_sizes),
         cmocka_unit_test(freed_region_keeps_no_memory),
+        cmocka_unit_test(descriptors_do_not_pile_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
