@@ -31,9 +31,11 @@ bool client_source_executes(const struct client_op *op) {
 
 static bool can_collect(const struct client_op *op) {
     uint32_t source = giver(op);
-    if (op->executed || source == op->members || source == op->line_index || !op->stage_out ||
-        !op->stage_out->units || !client_spins(op->comm))
+    if (op->executed || op->brief || source == op->members || source == op->line_index ||
+        !op->stage_out || !op->stage_out->units || !client_spins(op->comm))
         return false;
+    if (!(op->look.blocked_mask >> source & 1))
+        return false; /* it may be elsewhere */
     const struct occl_member *who = &op->comm->members[client_member_rank(op, source)];
     return occl_line_at(op->rec, source)->u.ref.src.space == OCCL_SPACE_PRIVATE &&
            !client_same_process(who);

@@ -99,7 +99,8 @@ bool client_range_huge(const void *ptr, uint64_t bytes);
 bool client_pages_are_huge(uintptr_t from, uintptr_t to);
 
 /* reach.c: from (write: to) memory of another process of the job, as process_vm_readv and
- * process_vm_writev do it: how many bytes, or -1 and errno. */
+ * process_vm_writev do it: how many bytes, or -1 and errno. ESRCH: it has no thread any more;
+ * EMFILE: its first thread has ended, and the others could not be listed. */
 ssize_t client_reach(pid_t process, void *local, uint64_t address, uint64_t bytes, bool write);
 /* remote.c: strands that follow each other, some of whose buffers are in other processes' private
  * memory. */

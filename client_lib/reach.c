@@ -4,6 +4,7 @@
  * ended and others go on, any of these stands for the process. */
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/uio.h>
@@ -28,7 +29,7 @@ static ssize_t move_by_another(pid_t process, void *local, uint64_t address, uin
     ssize_t moved = -1;
     (void)snprintf(path, sizeof path, "/proc/%d/task", (int)process);
     DIR *threads = opendir(path);
-    int error = ESRCH;
+    int error = threads || (kill(process, 0) != 0 && errno == ESRCH) ? ESRCH : EMFILE;
     while (threads && moved < 0 && error == ESRCH && (entry = readdir(threads)) != NULL) {
         pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
         if (thread <= 0 || thread == process)

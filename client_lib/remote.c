@@ -32,9 +32,12 @@ static char *scratch(void) {
     return mine;
 }
 
-/* status of a failed transfer: the process is gone, or its buffer is. */
+/* status of a failed transfer: the process is gone, or its buffer is, or this one lacks something.
+ */
 static int failed(void) {
-    return errno == ESRCH ? OCCL_E_PEER_FAILED : OCCL_E_FAULT;
+    return errno == ESRCH                       ? OCCL_E_PEER_FAILED
+           : errno == EMFILE || errno == ENOMEM ? OCCL_E_NO_MEMORY
+                                                : OCCL_E_FAULT;
 }
 
 static int move(const struct client_side *side, uint64_t offset, void *local, uint64_t bytes,

@@ -274,7 +274,8 @@ static void mark_gone_everywhere(const struct occl_session *session) {
 void occl_comm_session_gone(struct occl_session *session) {
     struct occl_seat *seat;
     struct occl_seat *next;
-    if (session->cause == OCCL_CAUSE_DIED)
+    /* Not by the cause: it also says so of one that is about to exit. */
+    if (session->pidfd >= 0 && occl_identity_has_exited(session))
         mark_gone_everywhere(session);
     bool polite = session->cause == OCCL_CAUSE_DETACHED;
     HASH_ITER (in_session, session->seats, seat, next) {

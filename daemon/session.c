@@ -59,8 +59,13 @@ static void end_as_died(struct occl_session *session) {
     occl_session_end(session, OCCL_CAUSE_DIED, "%s", cause);
 }
 
+/* Of one that cannot be looked at (another pid namespace) nothing is known but that it closed. */
 static void exit_grace_over(struct occl_timer *timer) {
-    end_as_died(timer->owner);
+    struct occl_session *session = timer->owner;
+    if (occl_identity_process_state(session, NULL) == '?')
+        occl_session_end(session, OCCL_CAUSE_CLOSED, "closed without detach");
+    else
+        end_as_died(session);
 }
 
 /* The socket ended. A process on its way out closes its descriptors before its pidfd reports: then

@@ -8,14 +8,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "client_lib/client.h"
 #include "tests/client/world.h"
 #include "tools/admin/admin.h"
 
-#define COUNT 300000
+#define COUNT 800000 /* more than is copied (copy_max) */
 
 static bool has_ended(pid_t thread) {
     char path[32], text[512];
@@ -51,6 +53,20 @@ static int look(const struct world_rank *me) {
     return 0;
 }
 
+/* Without a descriptor its other threads cannot be listed: that says nothing of them. */
+static int is_not_taken_for_gone(const struct world_rank *me) {
+    const struct client_comm *comm = occl_lib.comms[(uint32_t)me->comm.handle];
+    struct rlimit usual, none = {0, 0};
+    WORLD_CHECK(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    none.rlim_max = usual.rlim_max;
+    WORLD_CHECK(!client_rank_vanished(comm, 1));
+    WORLD_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    bool vanished = client_rank_vanished(comm, 1);
+    WORLD_CHECK(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+    WORLD_CHECK(!vanished);
+    return 0;
+}
+
 static int go_on(struct world_rank *me) {
     float *send = world_alloc(COUNT * sizeof *send), *recv = world_alloc(COUNT * sizeof *recv);
     struct occl_comm again;
@@ -70,7 +86,7 @@ static int go_on(struct world_rank *me) {
     WORLD_OK(occl_barrier(me->comm, NULL, NULL));
     if (me->rank == 0) {
         WORLD_OK(occl_barrier(me->comm, NULL, &request));
-        int failed = look(me);
+        int failed = look(me) || is_not_taken_for_gone(me);
         __atomic_store_n(told, 1, __ATOMIC_SEQ_CST);
         WORLD_OK(occl_wait(request));
         return failed;

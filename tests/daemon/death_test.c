@@ -161,6 +161,7 @@ static void kill_in_phase(enum phase phase) {
         assert_non_null(strstr(c.in.event.detail.text, "killed by signal 9 (SIGKILL)"));
         assert_non_null(strstr(c.in.event.detail.text, f.daemon->host));
         assert_int_equal(occl_observe64(&occl_records_header(&comm.records)->dead_mask), 2);
+        assert_int_equal(occl_observe64(&occl_records_header(&comm.records)->gone_mask), 2);
         assert_int_equal(fake_engine_counts().last_fail_rank, 1);
     }
     if (rec)
@@ -240,6 +241,53 @@ static void rendezvous_ends_when_a_waiter_dies(void **state) {
     assert_int_equal(waitpid(pid, &status, 0), pid);
     client_close(&c);
     fixture_stop(&f);
+}
+
+/* ---- what is not known ---- */
+
+static bool seems_to_exit(void *self, const struct occl_session *session) {
+    (void)self;
+    (void)session;
+    return true;
+}
+static char cannot_be_seen(void *self, const struct occl_session *session, bool *out_killed) {
+    (void)self;
+    (void)session;
+    if (out_killed)
+        *out_killed = false;
+    return '?';
+}
+
+/* The socket of a process has ended that cannot be looked at, or that is on its way out for long:
+ * its pidfd does not say that it has exited, so nobody may take it for gone. */
+static void only_the_exited_are_gone(void **state) {
+    (void)state;
+    for (int seen = 0; seen < 2; seen++) {
+        struct fixture f;
+        struct client c[2];
+        struct client_comm comms[2];
+        fixture_prepare(&f);
+        fixture_start(&f);
+        struct occl_identity_ops ops = *f.daemon->identity.ops;
+        ops.is_exiting = seems_to_exit;
+        if (!seen)
+            ops.process_state = cannot_be_seen;
+        f.daemon->identity.ops = &ops;
+        for (int i = 0; i < 2; i++)
+            client_attach(&c[i], &f, "job", "");
+        clients_make_comm(c, 2, 1, comms);
+        client_close(&c[1]);
+        assert_true(client_event(&c[0], OCCL_EVENT_COMM, 5000));
+        const char *cause = seen ? "cause unknown" : "closed without detach";
+        assert_non_null(strstr(c[0].in.event.detail.text, cause));
+        const struct occl_comm_page *page = occl_records_header(&comms[0].records);
+        assert_int_equal(occl_observe64(&page->dead_mask), 2);
+        assert_int_equal(occl_observe64(&page->gone_mask), 0);
+        client_comm_unmap(&comms[0]);
+        client_comm_unmap(&comms[1]);
+        client_close(&c[0]);
+        fixture_stop(&f);
+    }
 }
 
 /* The text says how the process ended, where the kernel tells. */
@@ -544,6 +592,7 @@ int main(void) {
         cmocka_unit_test(kill_inside_an_op),
         cmocka_unit_test(kill_inside_a_strand),
         cmocka_unit_test(rendezvous_ends_when_a_waiter_dies),
+        cmocka_unit_test(only_the_exited_are_gone),
         cmocka_unit_test(exit_status_is_named),
         cmocka_unit_test(closing_without_detach_is_named_so),
         cmocka_unit_test(detach_is_no_failure),

@@ -17,8 +17,12 @@ struct child {
     int rank;
     int out;
     int err;
-    int report; /* errno of a failed start goes here, negative if it was not bound; closed by exec
-                 */
+    int report; /* a struct report goes here if the start fails; closed by exec */
+};
+
+struct report {
+    int rank;
+    int error; /* errno; negative: the rank could not be bound */
 };
 
 static int set_number(const char *name, long number) {
@@ -52,7 +56,6 @@ static int set_streams(const struct child *child) {
 
 __attribute__((noreturn)) static void become_rank(const struct occl_run *run,
                                                   const struct child *child, pid_t launcher) {
-    int error = 0;
     /* The launcher may have died between fork and prctl; its successor as parent tells. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != launcher)
         _exit(OCCL_CTL_LAUNCHER);
@@ -60,8 +63,8 @@ __attribute__((noreturn)) static void become_rank(const struct occl_run *run,
     bool bound = occl_run_bind(run, child->rank) == 0;
     if (bound && set_environment(run, child->rank) == 0 && set_streams(child) == 0)
         (void)execvp(run->options->argv[0], run->options->argv); /* returns only with an error */
-    error = bound ? errno : -errno;
-    (void)!write(child->report, &error, sizeof error); /* else the launcher reads the end */
+    struct report report = {child->rank, bound ? errno : -errno};
+    (void)!write(child->report, &report, sizeof report); /* whole, or the launcher reads the end */
     _exit(OCCL_CTL_LAUNCHER);
 }
 
@@ -79,13 +82,10 @@ static void close_if_open(int fd) {
         (void)close(fd); /* the child has its own copy */
 }
 
-/* Forks one rank. Returns 0, and where it reports on becoming the program, or an errno. */
-static int fork_rank(struct occl_run *run, int rank, int *out_report) {
-    struct child child = {.rank = rank, .out = -1, .err = -1, .report = -1};
-    int report[2], error = 0;
-    if (pipe2(report, O_CLOEXEC) != 0)
-        return errno;
-    child.report = report[1];
+/* Forks one rank, which reports on `report`. Returns 0 or an errno. */
+static int fork_rank(struct occl_run *run, int rank, int report) {
+    struct child child = {.rank = rank, .out = -1, .err = -1, .report = report};
+    int error = 0;
     if (run->pipes) {
         error = open_pipe(&run->pipes[2 * rank], rank, STDOUT_FILENO, &child.out);
         if (!error)
@@ -97,48 +97,42 @@ static int fork_rank(struct occl_run *run, int rank, int *out_report) {
         become_rank(run, &child, launcher);
     if (pid < 0 && !error)
         error = errno;
-    (void)close(report[1]); /* the child has its own copy */
     close_if_open(child.out);
     close_if_open(child.err);
-    if (error) {
-        (void)close(report[0]); /* nobody writes to it */
-        return error;
-    }
-    run->ranks[rank] = (struct occl_run_rank){.pid = pid, .alive = true};
-    run->alive++;
-    *out_report = report[0];
-    return 0;
-}
-
-/* Waits until the rank has become the program. Returns 0, an errno, or less than 0: the errno with
- * which it could not be bound. Closes report. */
-static int read_report(int report) {
-    int error = 0;
-    ssize_t got;
-    do
-        got = read(report, &error, sizeof error);
-    while (got < 0 && errno == EINTR);
-    (void)close(report); /* read to its end */
-    return got == (ssize_t)sizeof error ? error : 0;
-}
-
-/* All are forked before the first is waited for: a rank that is there first waits for the last one,
- * and on a busy machine each has to wait for its turn. Returns as read_report does. */
-static int start_ranks(struct occl_run *run, int *out_rank) {
-    int reports[OCCL_RUN_RANKS_MAX], forked = 0, error = 0;
-    while (forked < run->options->ranks && !error) {
-        *out_rank = forked;
-        error = fork_rank(run, forked, &reports[forked]);
-        forked += !error;
-    }
-    for (int rank = 0; rank < forked; rank++) {
-        int failed = read_report(reports[rank]);
-        if (failed && !error) {
-            *out_rank = rank;
-            error = failed;
-        }
+    if (pid > 0) {
+        run->ranks[rank] = (struct occl_run_rank){.pid = pid, .alive = true};
+        run->alive++;
     }
     return error;
+}
+
+/* Waits until each rank has become the program, which closes its end, or has said why not. */
+static struct report read_reports(int reports) {
+    struct report first = {.error = 0}, next;
+    for (;;) {
+        ssize_t got = read(reports, &next, sizeof next);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got != (ssize_t)sizeof next)
+            return first;
+        if (!first.error || next.rank < first.rank)
+            first = next;
+    }
+}
+
+/* All are forked before any is waited for: a rank that is there first waits for the last one, and
+ * on a busy machine each has to wait for its turn. */
+static struct report start_ranks(struct occl_run *run) {
+    int ends[2];
+    struct report failed = {.error = 0};
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return (struct report){.error = errno};
+    for (int rank = 0; rank < run->options->ranks && !failed.error; rank++)
+        failed = (struct report){rank, fork_rank(run, rank, ends[1])};
+    (void)close(ends[1]); /* the ranks have their own */
+    struct report reported = read_reports(ends[0]);
+    (void)close(ends[0]); /* read to its end */
+    return failed.error ? failed : reported;
 }
 
 void occl_run_signal(const struct occl_run *run, int number) {
@@ -164,14 +158,14 @@ int occl_run_ranks_start(struct occl_run *run, struct occl_detail *detail) {
     }
     if (!run->ranks || (run->options->label && !run->pipes))
         return occl_detail_set(detail, OCCL_E_NO_MEMORY, ENOMEM, "out of memory");
-    int rank = 0, error = start_ranks(run, &rank);
-    if (!error)
+    struct report failed = start_ranks(run);
+    if (!failed.error)
         return OCCL_OK;
     kill_all(run);
-    if (error < 0)
-        return occl_detail_set(detail, OCCL_E_INVALID, -error,
-                               "--bind=core: cannot bind rank %d to its core: %s", rank,
-                               strerror(-error));
-    return occl_detail_set(detail, OCCL_E_INVALID, error, "cannot start rank %d, %.200s: %s", rank,
-                           run->options->argv[0], strerror(error));
+    if (failed.error < 0)
+        return occl_detail_set(detail, OCCL_E_INVALID, -failed.error,
+                               "--bind=core: cannot bind rank %d to its core: %s", failed.rank,
+                               strerror(-failed.error));
+    return occl_detail_set(detail, OCCL_E_INVALID, failed.error, "cannot start rank %d, %.200s: %s",
+                           failed.rank, run->options->argv[0], strerror(failed.error));
 }

@@ -191,6 +191,9 @@ static void check_seats(struct sim_host *host, const struct sim_hcomm *comm) {
         if (gone && !(occl_observe64(&page->dead_mask) >> rank & 1) && !host->daemon_over)
             sim_host_broken(host, "dead mask: rank %u of communicator %llu", rank,
                             (unsigned long long)comm->uid);
+        if ((occl_observe64(&page->gone_mask) >> rank & 1) && !p->exited)
+            sim_host_broken(host, "gone mask: rank %u of communicator %llu has not exited", rank,
+                            (unsigned long long)comm->uid);
         if (!seat->answered || seat->left || !listens(p))
             continue;
         if (seat->end_events != ended)
