@@ -49,6 +49,7 @@ static int refer_one(struct client_op *op, const void *ptr, bool is_input, bool 
         void *to = stage->base;
         struct occl_copy_job job = {bytes, op->send, 1, 0, &to};
         occl_lib.movers->copy(&job);
+        client_charge(op, 2 * bytes);
     }
     *out_ref = (struct occl_buffer_ref){OCCL_SPACE_REGION, stage->region->number, stage->offset};
     return OCCL_OK;
@@ -127,6 +128,7 @@ int client_unrefer(struct client_op *op, bool copy_out) {
     if (copy_out && op->stage_out) {
         if (!op->collected)
             copy_back(op);
+        client_charge(op, 2 * op->recv_bytes);
         status = copy_stood();
     }
     if (op->src_region || op->dst_region) {

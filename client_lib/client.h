@@ -557,6 +557,8 @@ void client_vector_unshare(struct client_op *op);
 
 /* local.c: what is to be done for the op, as its members' lines tell; all have arrived. */
 int client_local_plan(struct client_op *op, struct occl_local_plan *out);
+/* What this rank's threads moved, bytes read and written, is charged to its job. */
+void client_charge(const struct client_op *op, uint64_t traffic);
 /* Claims and runs strands of a LOCAL record until none is left. */
 void client_local_execute(struct client_op *op);
 /* All members' buffers are where the daemon's lanes can reach them. */

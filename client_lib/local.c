@@ -136,8 +136,7 @@ static uint32_t strands_wanted(const struct view *v) {
     return strands > 1 ? (uint32_t)strands : 1;
 }
 
-/* What this rank's threads moved is charged to its job. */
-static void charge(struct client_op *op, uint64_t traffic) {
+void client_charge(const struct client_op *op, uint64_t traffic) {
     occl_count64(&occl_note_at(&op->comm->m, op->comm->rank)->bytes_executed, traffic);
 }
 
@@ -170,6 +169,32 @@ void client_give_way(const struct client_comm *comm, uint64_t traffic, uint64_t 
         (void)sched_yield(); /* cannot fail on Linux */
 }
 
+/* A copy in a peer's memory may serve another op as soon as the peer has seen that this one is
+ * done, and that op may be executed by another thread here: an order that goes through the peer, of
+ * which a sanitizer of this process's threads has to be told. */
+#if defined(__SANITIZE_THREAD__)
+void __tsan_acquire(void *address);
+void __tsan_release(void *address);
+static void order(const struct view *v, void (*by)(void *address)) {
+    for (uint32_t i = 0; i < v->region_count; i++)
+        if (!v->regions[i]->own)
+            by(&v->regions[i]->number);
+}
+static void order_before(const struct view *v) {
+    order(v, __tsan_acquire);
+}
+static void order_behind(const struct view *v) {
+    order(v, __tsan_release);
+}
+#else
+static inline void order_before(const struct view *v) {
+    (void)v;
+}
+static inline void order_behind(const struct view *v) {
+    (void)v;
+}
+#endif
+
 static void run_strands(struct client_op *op, struct view *v) {
     struct occl_record *rec = op->rec;
     uint32_t count = v->plan.strand_count, wanted = strands_wanted(v), member = 0, strands, now;
@@ -181,6 +206,7 @@ static void run_strands(struct client_op *op, struct view *v) {
             occl_record_claim_strands(rec, count, (uint32_t)sched_getcpu(), wanted, &strands);
         if (strands == 0)
             return;
+        order_before(v);
         int status = run_strand(op->comm, v, index, strands, &member);
         if (status) {
             abort_op(op, status, member);
@@ -189,7 +215,8 @@ static void run_strands(struct client_op *op, struct view *v) {
         uint64_t traffic = 0;
         for (uint32_t i = 0; i < strands; i++)
             traffic += occl_local_strand_traffic(&v->plan, index + i);
-        charge(op, traffic);
+        client_charge(op, traffic);
+        order_behind(v);
         if (occl_add32(&rec->strands_done, strands) + strands == count) {
             if (occl_record_decide(rec, OCCL_REC_LOCAL, OCCL_REC_DONE, &now))
                 client_wake(op);

@@ -328,13 +328,25 @@ static struct client_region *map_peer(uint32_t number, int *out_status) {
     return region;
 }
 
+/* Mapped without access at first: a process that locks its future mappings (mlockall) would bring
+ * all pages of all rooms into being with the mapping, and could not give them back. */
+static char *map_unlocked(int fd, uint64_t bytes) {
+    void *base = mmap(NULL, bytes, PROT_NONE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED)
+        return NULL;
+    (void)munlock(base, bytes); /* cannot fail for what was just mapped */
+    if (mprotect(base, bytes, PROT_READ | PROT_WRITE) == 0)
+        return base;
+    (void)munmap(base, bytes);
+    return NULL;
+}
+
 void client_region_adopt(uint32_t number, int fd, uint64_t bytes) {
-    char *base = NULL;
     struct client_region *region = region_new();
-    if (!region)
-        return;
-    if (map_fd(fd, bytes, false, &base)) {
-        region_discard(region);
+    char *base = region ? map_unlocked(fd, bytes) : NULL;
+    if (!base) {
+        if (region)
+            region_discard(region);
         return;
     }
     occl_note32(&region->number, number);

@@ -81,16 +81,17 @@ static int probe_attach(struct client_comm *comm, int64_t timeout_ns) {
     return status;
 }
 
-/* One answer about rooms: maps what came along and what did not. False: one is missing. */
+/* One answer about rooms: maps what came along, all of it, for it is not sent again, and what did
+ * not. False: one is missing. */
 static bool map_rooms(const struct client_comm *comm, const struct occl_msg_rooms_reply *reply,
                       int fds[OCCL_MESSAGE_FDS_MAX]) {
     bool all = reply->members > 0 && reply->members <= OCCL_ROOMS_PER_MESSAGE;
-    uint32_t came = 0;
+    for (uint32_t i = 0, came = 0; all && i < reply->members; i++)
+        if (reply->member[i].region && reply->member[i].sent)
+            client_region_adopt(reply->member[i].region, fds[came++], reply->bytes);
     for (uint32_t i = 0; all && i < reply->members; i++) {
         uint32_t number = reply->member[i].region;
         int status;
-        if (number && reply->member[i].sent)
-            client_region_adopt(number, fds[came++], reply->bytes);
         struct client_region *room = number ? client_region_map(number, &status) : NULL;
         all = room && (reply->first + i != comm->rank || client_copies_open(room));
         client_regions_unuse(&room, 1);

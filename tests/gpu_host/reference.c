@@ -331,7 +331,7 @@ static void reduce_pairs(uint32_t dtype, uint32_t redop, const unsigned char *co
 void reference_reduce_at(uint32_t dtype, uint32_t redop, uint32_t divisor, const uint64_t *factors,
                          const unsigned char *const *src, size_t n_src, size_t i, void *out) {
     const size_t size = occl_dtype_bytes(dtype);
-    uint64_t bits[64];
+    uint64_t bits[64] = {0};
     if (reference_is_pair(dtype)) {
         reduce_pairs(dtype, redop, src, n_src, i, out);
         return;

@@ -86,6 +86,13 @@ static void a_drain_meets_everything(void **state) {
     o.ranks = 8;
     o.jobs = 1;
     (void)sweep(&o, 40000, 200 * scale);
+    o.jobs = 3;
+    o.ranks = 6;
+    o.faults = SIM_FAULT_DRAIN;
+    (void)sweep(&o, 1, 100 * scale);
+    o.ranks = 4;
+    o.faults = SIM_FAULT_DRAIN | SIM_FAULT_KILL;
+    (void)sweep(&o, 40000, 100 * scale);
 }
 
 static void all_faults_together(void **state) {

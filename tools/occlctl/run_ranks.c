@@ -130,6 +130,8 @@ static struct report start_ranks(struct occl_run *run) {
     for (int rank = 0; rank < run->options->ranks && !failed.error; rank++)
         failed = (struct report){rank, fork_rank(run, rank, ends[1])};
     (void)close(ends[1]); /* the ranks have their own */
+    if (failed.error)
+        occl_run_signal(run, SIGKILL); /* whoever is there already has no use */
     struct report reported = read_reports(ends[0]);
     (void)close(ends[0]); /* read to its end */
     return failed.error ? failed : reported;

@@ -71,13 +71,12 @@ static void drop_line(void *self, enum occl_log_level level, const char *line, s
 #define COPY_MAX_BYTES (128u << 10)
 #define ROOM_BYTES ((uint64_t)OCCL_ROOM_COPIES * COPY_MAX_BYTES)
 
-/* Pages, regions and rooms of a job. */
+/* Pages and regions of a job. */
 static uint64_t bytes_of_job(const struct sim_host *host, const struct sim_hjob *job) {
     struct occl_session_shape shape;
     struct occl_comm_page page;
     occl_session_shape_choose(SIM_SQ_ENTRIES, &shape);
-    uint64_t bytes =
-        OCCL_PAGE_BYTES + host->options.ranks * (shape.page_bytes + SIM_REGION_BYTES + ROOM_BYTES);
+    uint64_t bytes = OCCL_PAGE_BYTES + host->options.ranks * (shape.page_bytes + SIM_REGION_BYTES);
     for (uint32_t m = 0; m < job->meet_count; m++) {
         occl_comm_page_layout(job->meets[m].ranks, 1, &page);
         bytes += page.page_bytes * (1 + job->meets[m].split_count * SIM_COLORS);
@@ -99,6 +98,8 @@ static void narrow_quotas(struct sim_host *host, struct occl_config *config) {
     if (!host->jobs[0].innocent) { /* nobody needs all of it */
         bytes = OCCL_PAGE_BYTES + seeded_next(s) % bytes;
         config->quota_ops = 1 + seeded_below(s, 4);
+    } else {
+        bytes += ranks * ROOM_BYTES;
     }
     config->quota_registered_bytes = bytes;
 }

@@ -171,8 +171,11 @@ static void refused_create(struct sim_host *host, const struct sim_process *proc
                         ask->meet, process->job);
     if (meet->failed_status == OCCL_OK)
         meet->failed_status = status;
-    /* Who comes after a drain has begun is refused for that. */
-    if (meet->failed_status != status && status != OCCL_E_SHUTTING_DOWN)
+    /* Who comes after a drain has begun is refused for that, and may read it before others read
+     * that their time was over before. */
+    bool over_before = meet->failed_status == OCCL_E_SHUTTING_DOWN && status == OCCL_E_TIMEOUT &&
+                       meet->first_due_ns <= host->drained_ns;
+    if (meet->failed_status != status && status != OCCL_E_SHUTTING_DOWN && !over_before)
         sim_host_broken(host, "outcome: meet %u of job %u failed with %s and with %s", ask->meet,
                         process->job, occl_status_name(meet->failed_status),
                         occl_status_name(status));
