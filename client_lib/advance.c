@@ -304,7 +304,9 @@ bool client_advance(struct client_op *op, bool may_execute) {
     uint32_t phase = occl_observe32(&op->phase);
     if (phase != CLIENT_OP_ACTIVE)
         return true;
-    if (op->held_back && client_after_look(op, may_execute))
+    /* (In a communicator that this rank has ended all ops end alike, also one whose turn comes
+     * because the end has canceled those before it: advance_held_back.) */
+    if (op->held_back && client_after_look(op, may_execute) && !occl_peek32(&op->comm->ended))
         client_submit_now(op, OCCL_SQE_CANCELED);
     if (occl_observe32(&op->phase) != CLIENT_OP_ACTIVE)
         return true;
