@@ -6,9 +6,9 @@
 #include "client_lib/memory.h"
 
 /* Up to so many bytes a copy is quicker whatever the pages are, and up to welcome.copy_max_bytes
- * with ordinary pages (pages.c). Measured with 2 and 8 ranks on 2 cores, microseconds with a copy
- * and without, all-reduce: 64 KiB 19 and 55 (8 ranks, ordinary pages), 26 and 38 (huge ones); 1 MiB
- * 412 and 744, 352 and 372; with 2 ranks 1 MiB 56 and 98, 70 and 56. */
+ * with ordinary pages (pages.c). Measured on 2 cores, all-reduce, microseconds with a copy and
+ * without: 8 ranks, 256 KiB 71 and 196 in ordinary pages, 70 and 198 in huge ones; 1 MiB 456 and
+ * 846, 458 and 351; 2 ranks, 1 MiB 59 and 99, 60 and 51. */
 #define COPY_ALL_PAGES_BYTES (256u << 10)
 
 static bool copy_is_quicker(const struct client_op *op, const void *ptr, uint64_t bytes,
@@ -79,6 +79,7 @@ static void copy_part(const struct client_op *op, uint64_t offset, uint64_t byte
     void *to = (char *)op->recv + offset;
     struct occl_copy_job job = {bytes, op->stage_out->base + offset, 1, 0, &to};
     occl_lib.movers->copy(&job);
+    client_charge(op, 2 * bytes);
 }
 
 /* The result from its copy. What lies between blocks is the caller's. */
@@ -128,7 +129,6 @@ int client_unrefer(struct client_op *op, bool copy_out) {
     if (copy_out && op->stage_out) {
         if (!op->collected)
             copy_back(op);
-        client_charge(op, 2 * op->recv_bytes);
         status = copy_stood();
     }
     if (op->src_region || op->dst_region) {

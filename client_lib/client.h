@@ -331,7 +331,7 @@ void client_end(void);
 int client_enter(void); /* status when the library is not attached, forked or the daemon is lost */
 void client_mark_lost(int status);
 int client_fail_lost(void); /* text and status of an attachment that has ended */
-/* rpc.c: one request, one answer. out_fds: up to two descriptors, -1 where none came. Blocks. */
+/* rpc.c: one request, one answer. out_fds: its descriptors, -1 where none came. Blocks. */
 int client_rpc_call(const void *msg, uint32_t bytes, int send_fd, void *out_reply,
                     uint32_t reply_type, int out_fds[OCCL_MESSAGE_FDS_MAX]);
 int client_rpc_send(const void *msg, uint32_t bytes); /* no answer expected */

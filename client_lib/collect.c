@@ -8,8 +8,6 @@
  * claims one at a time, so once as many are done as were claimed at some moment, those are. It
  * holds for as long as this rank executes none itself, and lanes cannot, because of the private
  * buffer. */
-#include <string.h>
-
 #include "client_lib/client.h"
 #include "client_lib/memory.h"
 
@@ -46,6 +44,7 @@ static void bring(const struct client_op *op, const struct occl_local_plan *plan
     void *to = (char *)op->recv + offset;
     struct occl_copy_job job = {bytes, op->stage_out->base + offset, 1, 0, &to};
     occl_lib.movers->copy(&job);
+    client_charge(op, 2 * bytes);
 }
 
 /* Those of `done` that are not in `brought`. */

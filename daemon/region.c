@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regions: memory of a job that its processes and the lanes share. The daemon makes and seals the
  * memfd, charges it, and never touches its pages: the owner populates it. (Some are rooms, room.c.)
- * A region ends when its
- * owner frees it or ends; then lanes forget it, those who mapped it are told to unmap, and its
- * pages are given back at once by a hole, so that a peer which keeps its mapping keeps nothing of
- * ours (huge pages are spared the hole: a later touch there would be a bus error in an innocent
- * peer). */
+ * A region ends when its owner frees it or ends; then lanes forget it, those who mapped it are told
+ * to unmap, and its pages are given back at once by a hole, so that a peer which keeps its mapping
+ * keeps nothing of ours (huge pages are spared the hole: a later touch there would be a bus error
+ * in an innocent peer). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -68,7 +68,8 @@ static uint32_t processes_without(const struct occl_comm *comm, struct occl_sess
     return several ? count : 0;
 }
 
-/* Gives a room to each process of the communicator that has none, or to nobody. */
+/* Gives a room to each process of the communicator that has none; if the quotas have no place for
+ * all of these, to nobody. */
 static void make_rooms(struct occl_comm *comm) {
     struct occl_session *without[OCCL_LOCAL_RANKS_MAX];
     struct occl_job *job = comm->job;

@@ -63,8 +63,8 @@
 #define OCCL_SLICE_BYTES_MIN (16u << 10)
 
 /* Private buffers that a client copies through shared memory although peers could reach them: the
- * largest, what a process has room for (an input and an output), and in how many
- * pieces that room is given out. */
+ * largest, what a process has room for (an input and an output), and in how many pieces that room
+ * is given out. */
 #define OCCL_COPY_MAX_BYTES (16u << 20)
 #define OCCL_ROOM_COPIES 2u
 #define OCCL_ROOM_UNITS 64u
