@@ -14,16 +14,6 @@
 
 #define SECOND 1000000000ull
 
-static void attach_all(struct client *clients, uint32_t count, struct fixture *f) {
-    for (uint32_t i = 0; i < count; i++)
-        client_attach(&clients[i], f, "job", "");
-}
-
-static void close_all(struct client *clients, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        client_close(&clients[i]);
-}
-
 /* ---- rendezvous ---- */
 
 static void ranks_meet_in_any_order(void **state) {
@@ -35,7 +25,7 @@ static void ranks_meet_in_any_order(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 4, &f);
+    clients_attach(c, 4, &f);
     client_unique_id(1, &id);
     for (int i = 0; i < 4; i++) {
         (void)client_comm_ask(&c[order[i]], &id, order[i], 4, 0);
@@ -54,7 +44,7 @@ static void ranks_meet_in_any_order(void **state) {
     assert_int_equal(fake_engine_counts().comms, 1);
     for (int i = 0; i < 4; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 4);
+    clients_close(c, 4);
     fixture_stop(&f);
 }
 
@@ -67,7 +57,7 @@ static void bad_requests_are_refused_alone(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     client_unique_id(2, &id);
     forged = id;
     forged.bytes[127] = 1;
@@ -97,7 +87,7 @@ static void bad_requests_are_refused_alone(void **state) {
         client_comm_take(&c[i], &comms[i]);
         client_comm_unmap(&comms[i]);
     }
-    close_all(c, 2);
+    clients_close(c, 2);
     fixture_stop(&f);
 }
 
@@ -108,7 +98,7 @@ static void sizes_that_differ_end_it_for_all(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     client_unique_id(3, &id);
     (void)client_comm_ask(&c[0], &id, 0, 2, 0);
     (void)fixture_pump(&f, 2, NULL, NULL);
@@ -118,7 +108,7 @@ static void sizes_that_differ_end_it_for_all(void **state) {
         assert_int_equal(client_status(&c[i]), OCCL_E_MISMATCH);
         assert_non_null(strstr(c[i].in.reply.detail.text, "says 3 ranks, rank 0 said 2"));
     }
-    close_all(c, 2);
+    clients_close(c, 2);
     fixture_stop(&f);
 }
 
@@ -185,7 +175,7 @@ static void timeout_names_the_missing_ranks(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     client_unique_id(6, &id);
     (void)client_comm_ask(&c[0], &id, 0, 8, 10 * SECOND);
     (void)client_comm_ask(&c[1], &id, 5, 8, SECOND / 20);
@@ -198,7 +188,7 @@ static void timeout_names_the_missing_ranks(void **state) {
     (void)client_comm_ask(&c[0], &id, 3, 8, 0);
     assert_true(client_receive(&c[0], 500));
     assert_int_equal(client_status(&c[0]), OCCL_E_TIMEOUT);
-    close_all(c, 2);
+    clients_close(c, 2);
     fixture_stop(&f);
 }
 
@@ -232,7 +222,7 @@ static void who_ends_before_it_came_is_told_of(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 4, &f);
+    clients_attach(c, 4, &f);
     client_unique_id(31, &id);
     assert_string_equal(rank_ended(&c[3], &id, 1), "unknown"); /* nobody waits yet */
     (void)client_comm_ask(&c[0], &id, 0, 3, 0);
@@ -254,7 +244,7 @@ static void who_ends_before_it_came_is_told_of(void **state) {
     assert_int_equal(c[1].in.reply.detail.status, OCCL_E_PEER_FAILED);
     memset(id.bytes, 7, sizeof id.bytes);
     assert_string_equal(rank_ended(&c[3], &id, 1), "E_INVALID");
-    close_all(c, 4);
+    clients_close(c, 4);
     fixture_stop(&f);
 }
 
@@ -312,7 +302,7 @@ static void split_orders_by_color_key_rank(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 5, &f);
+    clients_attach(c, 5, &f);
     clients_make_comm(c, 5, 9, comms);
     for (uint32_t i = 0; i < 5; i++) {
         /* Ranks 0 and 2 share color and key: the parent's rank decides, so swap the wish. */
@@ -334,7 +324,7 @@ static void split_orders_by_color_key_rank(void **state) {
     assert_int_equal(fake_engine_counts().comms, 3);
     for (int i = 0; i < 5; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 5);
+    clients_close(c, 5);
     fixture_stop(&f);
 }
 
@@ -351,7 +341,7 @@ static void split_takes_what_its_rank_0_says(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     clients_make_comm(c, 2, 9, comms);
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct occl_msg_comm_split msg;
@@ -386,7 +376,7 @@ static void split_takes_what_its_rank_0_says(void **state) {
     }
     for (int i = 0; i < 2; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 2);
+    clients_close(c, 2);
     fixture_stop(&f);
 }
 
@@ -398,7 +388,7 @@ static void split_checks_its_fields(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(&c, 1, &f);
+    clients_attach(&c, 1, &f);
     clients_make_comm(&c, 1, 9, &comm);
     static const uint32_t bad[] = {4, 254, 256, UINT32_MAX};
     for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -415,7 +405,7 @@ static void split_checks_its_fields(void **state) {
     assert_true(client_receive(&c, 1000));
     assert_int_equal(client_status(&c), OCCL_E_PROTOCOL);
     client_comm_unmap(&comm);
-    close_all(&c, 1);
+    clients_close(&c, 1);
     fixture_stop(&f);
 }
 
@@ -426,7 +416,7 @@ static void split_fails_when_a_member_leaves(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 3, &f);
+    clients_attach(c, 3, &f);
     clients_make_comm(c, 3, 10, comms);
     (void)ask_split(&c[0], comms[0].number, 0, 0, 0);
     (void)fixture_pump(&f, 2, NULL, NULL);
@@ -443,7 +433,7 @@ static void split_fails_when_a_member_leaves(void **state) {
     assert_int_equal(client_status(&c[1]), OCCL_E_PEER_FAILED);
     for (int i = 0; i < 3; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 3);
+    clients_close(c, 3);
     fixture_stop(&f);
 }
 

@@ -259,6 +259,16 @@ void client_attach(struct client *client, struct fixture *fixture, const char *j
     drop_fds(client);
 }
 
+void clients_attach(struct client *clients, uint32_t count, struct fixture *fixture) {
+    for (uint32_t i = 0; i < count; i++)
+        client_attach(&clients[i], fixture, "job", "");
+}
+
+void clients_close(struct client *clients, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        client_close(&clients[i]);
+}
+
 int client_status(const struct client *client) {
     return client->in.h.type == OCCL_MSG_REPLY ? client->in.reply.detail.status : 0;
 }

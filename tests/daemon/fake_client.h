@@ -84,6 +84,9 @@ void client_hello_fill(struct occl_msg_hello *out_hello, const char *job, const 
 /* connect, HELLO, map the pages. */
 void client_attach(struct client *client, struct fixture *fixture, const char *job,
                    const char *tag);
+/* All of them, to the job "job". */
+void clients_attach(struct client *clients, uint32_t count, struct fixture *fixture);
+void clients_close(struct client *clients, uint32_t count);
 /* Status of a REPLY, 0 for any other answer. */
 int client_status(const struct client *client);
 /* Waits for an event of this kind, dropping other messages. */

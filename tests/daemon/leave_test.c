@@ -10,16 +10,6 @@
 #include "tests/daemon/fake_client.h"
 #include "tests/daemon/fake_engine.h"
 
-static void attach_all(struct client *clients, uint32_t count, struct fixture *f) {
-    for (uint32_t i = 0; i < count; i++)
-        client_attach(&clients[i], f, "job", "");
-}
-
-static void close_all(struct client *clients, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        client_close(&clients[i]);
-}
-
 static const struct occl_op_key first_op = {OCCL_PEERS_ALL, 0, 0};
 
 static void destroy_ends_only_what_needs_the_leaver(void **state) {
@@ -31,7 +21,7 @@ static void destroy_ends_only_what_needs_the_leaver(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 3, &f);
+    clients_attach(c, 3, &f);
     clients_make_comm(c, 3, 12, comms);
     /* Rank 0 has come to the first op and leaves; the others may still come. */
     struct occl_record *came =
@@ -62,7 +52,7 @@ static void destroy_ends_only_what_needs_the_leaver(void **state) {
     assert_int_equal(occl_rec_kind(occl_observe32(&late->state)), OCCL_REC_ABORTED);
     for (int i = 0; i < 3; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 3);
+    clients_close(c, 3);
     fixture_stop(&f);
 }
 
@@ -89,7 +79,7 @@ static void destroy_poisons_only_what_misses_the_leaver(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 3, &f);
+    clients_attach(c, 3, &f);
     clients_make_comm(c, 3, 17, comms);
     /* Complete before; open, and the leaver has come; a root's payload in the page; open. */
     for (uint32_t i = 0; i < 3; i++)
@@ -127,7 +117,7 @@ static void destroy_poisons_only_what_misses_the_leaver(void **state) {
     expect_end(&comms[1], untagged(1), OCCL_OUT_ALL, OCCL_REC_OPEN);
     for (int i = 0; i < 3; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 3);
+    clients_close(c, 3);
     fixture_stop(&f);
 }
 
@@ -141,7 +131,7 @@ static void leaver_is_not_blamed_for_what_ends_anyway(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 3, &f);
+    clients_attach(c, 3, &f);
     clients_make_comm(c, 3, 19, comms);
     struct occl_record *rec =
         client_arrive(&c[1], &comms[1], first_op, OCCL_OP_ALL_REDUCE, true, 0);
@@ -154,7 +144,7 @@ static void leaver_is_not_blamed_for_what_ends_anyway(void **state) {
     expect_end(&comms[1], untagged(1), OCCL_OUT_DIRECT, OCCL_REC_OPEN);
     for (int i = 0; i < 3; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 3);
+    clients_close(c, 3);
     fixture_stop(&f);
 }
 
@@ -169,7 +159,7 @@ static void revoke_poisons_all_that_is_open(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     clients_make_comm(c, 2, 18, comms);
     for (uint32_t i = 0; i < 2; i++) {
         (void)client_arrive_with(&c[i], &comms[i], untagged(0), OCCL_OP_ALL_REDUCE, true, 0,
@@ -195,7 +185,7 @@ static void revoke_poisons_all_that_is_open(void **state) {
     expect_end(&comms[0], untagged(15), OCCL_OUT_ABORTED, aborted);
     for (int i = 0; i < 2; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 2);
+    clients_close(c, 2);
     fixture_stop(&f);
 }
 
@@ -208,7 +198,7 @@ static void destroy_leaves_ring_ops_of_others_alone(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 3, &f);
+    clients_attach(c, 3, &f);
     clients_make_comm(c, 3, 16, comms);
     memset(&view, 0, sizeof view);
     view.comm_uid = comms[0].uid;
@@ -227,7 +217,7 @@ static void destroy_leaves_ring_ops_of_others_alone(void **state) {
     assert_int_equal(fake_engine_counts().last_fail_rank, 0);
     for (int i = 0; i < 3; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 3);
+    clients_close(c, 3);
     fixture_stop(&f);
 }
 
@@ -245,7 +235,7 @@ static void revoke_and_abort_reach_everybody(void **state) {
         struct client_comm comms[2];
         fixture_prepare(&f);
         fixture_start(&f);
-        attach_all(c, 2, &f);
+        clients_attach(c, 2, &f);
         clients_make_comm(c, 2, 13, comms);
         struct occl_record *rec =
             client_arrive(&c[0], &comms[0], first_op, OCCL_OP_ALL_REDUCE, true, 0);
@@ -265,7 +255,7 @@ static void revoke_and_abort_reach_everybody(void **state) {
         assert_int_equal(fake_engine_counts().comms, 0);
         for (int k = 0; k < 2; k++)
             client_comm_unmap(&comms[k]);
-        close_all(c, 2);
+        clients_close(c, 2);
         fixture_stop(&f);
     }
 }
@@ -278,7 +268,7 @@ static void late_claims_after_the_end_are_swept(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     clients_make_comm(c, 2, 14, comms);
     assert_int_equal(client_comm_end(&c[1], comms[1].number, OCCL_END_REVOKE), OCCL_OK);
     struct occl_record *rec = client_arrive(&c[0], &comms[0], first_op, OCCL_OP_BARRIER, true, 0);
@@ -286,7 +276,7 @@ static void late_claims_after_the_end_are_swept(void **state) {
     assert_int_equal(occl_rec_kind(occl_observe32(&rec->state)), OCCL_REC_ABORTED);
     for (int i = 0; i < 2; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 2);
+    clients_close(c, 2);
     fixture_stop(&f);
 }
 
@@ -299,7 +289,7 @@ static void scribbled_page_harms_only_its_job(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     clients_make_comm(c, 2, 15, comms);
     for (unsigned pattern = 0; pattern < 4; pattern++) {
         static const unsigned char bytes[] = {0xff, 0x01, 0xa5, 0x80};
@@ -316,7 +306,7 @@ static void scribbled_page_harms_only_its_job(void **state) {
     (void)fixture_pump(&f, 20, NULL, NULL);
     for (int i = 0; i < 2; i++)
         client_comm_unmap(&comms[i]);
-    close_all(c, 2);
+    clients_close(c, 2);
     fixture_stop(&f);
 }
 

@@ -15,16 +15,6 @@
 #include "tests/daemon/fake_client.h"
 #include "tests/daemon/fake_engine.h"
 
-static void attach_all(struct client *clients, uint32_t count, struct fixture *f) {
-    for (uint32_t i = 0; i < count; i++)
-        client_attach(&clients[i], f, "job", "");
-}
-
-static void close_all(struct client *clients, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        client_close(&clients[i]);
-}
-
 static uint32_t region_alloc(struct client *c, uint64_t bytes, uint32_t flags) {
     struct occl_msg_region_alloc msg;
     memset(&msg, 0, sizeof msg);
@@ -52,7 +42,7 @@ static void regions_are_sealed_and_shared_in_the_job(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     client_attach(&alien, &f, "other", "");
     uint32_t number = region_alloc(&c[0], 5000, 0);
     assert_int_not_equal(number, 0);
@@ -77,7 +67,7 @@ static void regions_are_sealed_and_shared_in_the_job(void **state) {
     assert_int_equal(fake_engine_counts().regions, 1);
     munmap(mine, 8192);
     munmap(theirs, 8192);
-    close_all(c, 2);
+    clients_close(c, 2);
     client_close(&alien);
     fixture_stop(&f);
 }
@@ -88,7 +78,7 @@ static void region_of_a_dead_owner_goes(void **state) {
     (void)state;
     fixture_prepare(&f);
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     uint32_t number = region_alloc(&c[0], 4096, 0);
     assert_int_equal(region_simple(&c[1], OCCL_MSG_REGION_MAP, number), OCCL_OK);
     client_close(&c[0]);

@@ -83,16 +83,6 @@ static void fill(int fd) {
     munmap(base, ROOM_BYTES);
 }
 
-static void attach_all(struct client *clients, uint32_t count, struct fixture *f) {
-    for (uint32_t i = 0; i < count; i++)
-        client_attach(&clients[i], f, "job", "");
-}
-
-static void close_all(struct client *clients, uint32_t count) {
-    for (uint32_t i = 0; i < count; i++)
-        client_close(&clients[i]);
-}
-
 static void each_process_has_one_that_all_are_sent(void **state) {
     struct fixture f;
     struct client c[3];
@@ -102,7 +92,7 @@ static void each_process_has_one_that_all_are_sent(void **state) {
     uint32_t two[2], two_again[2], three[3];
     (void)state;
     start(&f);
-    attach_all(c, 3, &f);
+    clients_attach(c, 3, &f);
     make_comm(all, 2, 1, two);
     uint64_t level = f.daemon->charge.used_bytes;
     for (int i = 0; i < 2; i++) {
@@ -144,7 +134,7 @@ static void each_process_has_one_that_all_are_sent(void **state) {
     assert_int_equal(ask(&c[2], 77, 0, &again), OCCL_E_HANDLE);
     forget(&r[0]);
     forget(&r[1]);
-    close_all(c, 3);
+    clients_close(c, 3);
     fixture_stop(&f);
 }
 
@@ -156,7 +146,7 @@ static void a_room_goes_with_its_process(void **state) {
     uint32_t numbers[2];
     (void)state;
     start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     make_comm(all, 2, 1, numbers);
     assert_int_equal(ask(&c[1], numbers[1], 0, &r), OCCL_OK);
     fill(r.fds[0]);
@@ -185,7 +175,7 @@ static void a_room_can_be_freed(void **state) {
     uint32_t numbers[2];
     (void)state;
     start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     make_comm(all, 2, 1, numbers);
     assert_int_equal(ask(&c[0], numbers[0], 0, &r), OCCL_OK);
     uint64_t level = f.daemon->charge.used_bytes;
@@ -201,7 +191,7 @@ static void a_room_can_be_freed(void **state) {
     assert_int_equal(f.daemon->charge.used_bytes, level);
     forget(&r);
     forget(&again);
-    close_all(c, 2);
+    clients_close(c, 2);
     fixture_stop(&f);
 }
 
@@ -238,9 +228,9 @@ static void none_if_none_are_wanted(void **state) {
     fixture_prepare(&f);
     f.config.copy_max_bytes = 0;
     fixture_start(&f);
-    attach_all(c, 2, &f);
+    clients_attach(c, 2, &f);
     expect_none(&f, all, 2);
-    close_all(c, 2);
+    clients_close(c, 2);
     fixture_stop(&f);
 }
 
@@ -253,7 +243,7 @@ static void most_of_the_quota_is_left_to_others(void **state) {
     uint32_t two[2], three[3];
     (void)state;
     start(&f);
-    attach_all(c, 3, &f);
+    clients_attach(c, 3, &f);
     make_comm(all, 2, 1, two);
     struct occl_charge *charges[2] = {&f.daemon->tenants->charge, &f.daemon->charge};
     for (int i = 0; i < 2; i++) {
@@ -280,7 +270,7 @@ static void most_of_the_quota_is_left_to_others(void **state) {
     (void)fixture_pump(&f, 50, NULL, NULL);
     assert_int_equal(f.daemon->room_bytes, ROOM_BYTES);
     assert_int_equal(f.daemon->tenants->room_bytes, ROOM_BYTES);
-    close_all(c + 1, 2);
+    clients_close(c + 1, 2);
     (void)fixture_pump(&f, 50, NULL, NULL);
     assert_int_equal(f.daemon->room_bytes, 0);
     fixture_stop(&f);
