@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "client_lib/client.h"
 #include "client_lib/inspect.h"
+#include "client_lib/memory.h"
 #include "tests/client/world.h"
 
 #define MIB ((size_t)1 << 20)
@@ -203,6 +205,55 @@ static int many_at_once(struct world_rank *me) {
 static void test_copies_are_bounded(void **state) {
     (void)state;
     run(2, many_at_once, NULL);
+}
+
+/* ---- locked memory ---- */
+
+static int64_t blocks(int fd) {
+    struct stat file;
+    return fstat(fd, &file) == 0 ? (int64_t)file.st_blocks : -1;
+}
+
+#define CANNOT_LOCK 77
+
+/* A room is mapped without bringing its pages into being also where a process locks its memory. */
+static int locked(struct world_rank *me) {
+    int fd = memfd_create("room", MFD_CLOEXEC), control = memfd_create("control", MFD_CLOEXEC),
+        status;
+    WORLD_CHECK(fd >= 0 && control >= 0 && ftruncate(fd, MIB) == 0 && ftruncate(control, MIB) == 0);
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    if (mlockall(MCL_FUTURE) != 0)
+        return CANNOT_LOCK;
+    client_region_adopt(UINT32_MAX, fd, MIB);
+    void *usual = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, control, 0);
+    WORLD_CHECK(munlockall() == 0);
+    struct client_region *room = client_region_map(UINT32_MAX, &status);
+    WORLD_CHECK(room && usual != MAP_FAILED);
+    WORLD_CHECK(blocks(control) > 0); /* or the lock had no effect */
+    WORLD_CHECK(blocks(fd) == 0);
+    memset(room->base, 1, MIB); /* and it can be used */
+    WORLD_CHECK(blocks(fd) > 0);
+    client_regions_unuse(&room, 1);
+    return 0;
+}
+static void test_rooms_are_not_locked(void **state) {
+    struct world w;
+    pid_t pids[2];
+    bool skipped = false;
+    (void)state;
+    world_start(&w, NULL);
+    world_spawn(&w, 2, locked, NULL, pids);
+    for (int i = 0; i < 2; i++) {
+        int status = world_wait(pids[i], 30);
+        skipped = skipped || status == CANNOT_LOCK << 8;
+        assert_true(status == 0 || status == CANNOT_LOCK << 8);
+    }
+    assert_int_equal(world_stop(&w), 0);
+    if (skipped) {
+        print_message("SKIP test_rooms_are_not_locked: no memory may be locked here "
+                      "(RLIMIT_MEMLOCK)\n");
+        skip();
+    }
 }
 
 /* ---- no room ---- */
@@ -489,6 +540,7 @@ int main(void) {
         cmocka_unit_test(test_copy_max_is_kept),
         cmocka_unit_test(test_huge_pages_are_read_in_place),
         cmocka_unit_test(test_copies_are_bounded),
+        cmocka_unit_test(test_rooms_are_not_locked),
         cmocka_unit_test(test_without_room_for_copies),
         cmocka_unit_test(test_a_receiver_collects),
         cmocka_unit_test(test_no_result_from_memory_that_is_gone),
