@@ -17,19 +17,22 @@
 
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SLOW_BUILD 1
+#define SANITIZED true
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW_BUILD 1
+#define SANITIZED true
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
 #endif
 
+bool world_sanitized(void) {
+    return SANITIZED;
+}
+
 int world_slowness(void) {
-#ifdef SLOW_BUILD
-    return 5;
-#else
-    return 2;
-#endif
+    return SANITIZED ? 5 : 2;
 }
 
 double world_now(void) {

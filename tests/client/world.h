@@ -27,6 +27,9 @@ struct world_rank {
 /* Runs in a child process that has attached and joined `comm`. 0: fine. */
 typedef int (*world_main)(struct world_rank *me);
 
+/* Is this build one with a sanitizer of addresses or threads? */
+bool world_sanitized(void);
+
 /* Time scale of this build: sanitizers are slower. Deadlines of tests are multiplied by it. */
 int world_slowness(void);
 
