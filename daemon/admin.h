@@ -27,9 +27,12 @@
 #define OCCL_ADMIN_ALL_LINES (1u << 22)
 #define OCCL_ADMIN_JOB_LINES (1u << 12)
 
+/* In pieces that never move: a text may be long, and a turn is short. */
+#define OCCL_ADMIN_PIECE_BYTES (64u << 10)
 struct occl_admin_text {
-    char *bytes;
-    size_t used, room;
+    char **pieces; /* each of OCCL_ADMIN_PIECE_BYTES, all but the last one full */
+    uint32_t piece_count, piece_room;
+    size_t used; /* bytes; what is behind them was taken back */
     bool failed; /* no memory: the answer will be that */
 };
 
@@ -128,12 +131,15 @@ struct occl_admin_request {
     struct occl_admin_sums sums;
     bool problem;
     uint64_t open_tenant; /* usage: whose object is open; status: who has been added */
-    /* The text as a whole, on its way into the descriptor. */
-    struct occl_admin_text whole;
+    /* What comes before the lists. All of it is then copied into the descriptor. */
+    struct occl_admin_text head;
+    size_t text_bytes; /* of head and lists together */
     struct occl_memfd memfd;
     void *mapped;
     uint64_t mapped_bytes;
-    size_t copied;
+    size_t copied;         /* in all */
+    uint32_t copied_texts; /* completely; the head is the first */
+    size_t copied_of_text;
     TAILQ_ENTRY(occl_admin_request) in_meter;
     char text[]; /* as it came */
 };
@@ -188,8 +194,11 @@ void occl_admin_mark(struct occl_admin_request *request);
 void occl_admin_unwind(struct occl_admin_request *request);
 /* Tells what was left out of this job. */
 void occl_admin_tell_cut(struct occl_admin_request *request);
-/* Puts answer and lists together in request->whole. */
-void occl_admin_join(struct occl_admin_request *request);
+/* Writes what is around the lists: head and lists, one behind the other, are then the answer of
+ * request->text_bytes. False: no memory. */
+bool occl_admin_join(struct occl_admin_request *request);
+/* Copies the part of a text that begins at `from` and lies in one piece; its size, 0 at the end. */
+size_t occl_admin_text_copy(const struct occl_admin_text *text, size_t from, char *out_bytes);
 void occl_admin_text_free(struct occl_admin_text *text);
 
 /* ---- admin_walk.c: one step of a request ---- */

@@ -9,21 +9,46 @@
 /* Entries of `cut`, all tenants together; the sum is told in any case. */
 #define CUT_BYTES (256u << 10)
 
+/* Room for one more piece. */
+static bool add_piece(struct occl_admin_text *text) {
+    if (text->piece_count == text->piece_room) {
+        uint32_t room = text->piece_room ? text->piece_room * 2 : 4;
+        char **grown = realloc(text->pieces, room * sizeof *grown);
+        if (!grown)
+            return false;
+        text->pieces = grown;
+        text->piece_room = room;
+    }
+    char *piece = malloc(OCCL_ADMIN_PIECE_BYTES);
+    if (piece)
+        text->pieces[text->piece_count++] = piece;
+    return piece != NULL;
+}
+
 static void append(struct occl_admin_text *text, const char *bytes, size_t count) {
-    if (text->used + count > text->room) {
-        size_t room = text->room ? text->room * 2 : 4096;
-        while (room < text->used + count)
-            room *= 2;
-        char *grown = realloc(text->bytes, room);
-        if (!grown) {
+    while (count && !text->failed) {
+        size_t piece = text->used / OCCL_ADMIN_PIECE_BYTES;
+        size_t at = text->used % OCCL_ADMIN_PIECE_BYTES;
+        size_t room = OCCL_ADMIN_PIECE_BYTES - at;
+        size_t part = count < room ? count : room;
+        if (piece == text->piece_count && !add_piece(text)) {
             text->failed = true;
             return;
         }
-        text->bytes = grown;
-        text->room = room;
+        memcpy(text->pieces[piece] + at, bytes, part);
+        text->used += part;
+        bytes += part;
+        count -= part;
     }
-    memcpy(text->bytes + text->used, bytes, count);
-    text->used += count;
+}
+
+size_t occl_admin_text_copy(const struct occl_admin_text *text, size_t from, char *out_bytes) {
+    size_t at = from % OCCL_ADMIN_PIECE_BYTES;
+    size_t left = text->used - from;
+    size_t bytes = OCCL_ADMIN_PIECE_BYTES - at < left ? OCCL_ADMIN_PIECE_BYTES - at : left;
+    if (bytes)
+        memcpy(out_bytes, text->pieces[from / OCCL_ADMIN_PIECE_BYTES] + at, bytes);
+    return bytes;
 }
 
 static int append_dump(const char *bytes, size_t count, void *arg) {
@@ -44,12 +69,16 @@ static void append_object(struct occl_admin_text *text, json_t *object) {
 
 /* Between two items of a list; none behind the bracket that opened an inner list. */
 static void separate(struct occl_admin_text *text) {
-    if (text->used && text->bytes[text->used - 1] != '[')
+    size_t last = text->used - 1;
+    if (text->used &&
+        text->pieces[last / OCCL_ADMIN_PIECE_BYTES][last % OCCL_ADMIN_PIECE_BYTES] != '[')
         append(text, ",", 1);
 }
 
 void occl_admin_text_free(struct occl_admin_text *text) {
-    free(text->bytes);
+    for (uint32_t i = 0; i < text->piece_count; i++)
+        free(text->pieces[i]);
+    free(text->pieces);
     memset(text, 0, sizeof *text);
 }
 
@@ -135,25 +164,32 @@ void occl_admin_tell_cut(struct occl_admin_request *request) {
 
 /* ---- the whole ---- */
 
-void occl_admin_join(struct occl_admin_request *request) {
-    struct occl_admin_text *whole = &request->whole;
+bool occl_admin_join(struct occl_admin_request *request) {
     const char *const *names = request->verb->lists;
-    append_object(whole, request->answer);
+    struct occl_admin_text *last = &request->head;
+    const char *closing = "";
+    append_object(last, request->answer);
     request->answer = NULL;
-    if (whole->failed)
-        return;
-    whole->used--; /* the brace; the answer holds the common keys */
+    if (last->failed)
+        return false;
+    last->used--; /* the brace; the answer holds the common keys */
     for (uint32_t i = 0; i < OCCL_ADMIN_LISTS; i++) {
-        whole->failed = whole->failed || request->lists[i].failed;
         if (!names[i])
             continue;
-        append_text(whole, ",\"");
-        append_text(whole, names[i]);
-        append_text(whole, "\":[");
-        append(whole, request->lists[i].used ? request->lists[i].bytes : "",
-               request->lists[i].used);
-        append_text(whole, "]");
-        occl_admin_text_free(&request->lists[i]);
+        append_text(last, closing);
+        append_text(last, ",\"");
+        append_text(last, names[i]);
+        append_text(last, "\":[");
+        last = &request->lists[i];
+        closing = "]";
     }
-    append_text(whole, "}");
+    append_text(last, closing);
+    append_text(last, "}");
+    bool failed = request->head.failed;
+    request->text_bytes = request->head.used;
+    for (uint32_t i = 0; i < OCCL_ADMIN_LISTS; i++) {
+        failed = failed || request->lists[i].failed;
+        request->text_bytes += request->lists[i].used;
+    }
+    return !failed;
 }

@@ -6,9 +6,6 @@
 
 #include "daemon/admin.h"
 
-/* Copied into the answer's memory between two looks at the clock. */
-#define COPY_BYTES 65536
-
 enum phase { PHASE_BEGIN, PHASE_WALK, PHASE_JOIN, PHASE_COPY };
 
 static uint64_t now_of(const struct occl_admin_request *request) {
@@ -190,12 +187,11 @@ static bool join(struct occl_admin_request *request) {
         occl_admin_put_number(request->answer, "cut_total", request->cut_total);
     if (walked && request->verb->finish)
         request->verb->finish(request);
-    occl_admin_join(request);
-    if (request->whole.failed) {
+    if (!occl_admin_join(request)) {
         (void)occl_detail_set(&request->detail, OCCL_E_NO_MEMORY, 0, "no memory for the answer");
         return false;
     }
-    if (occl_memfd_create("occl-answer", request->whole.used, 0, &request->memfd,
+    if (occl_memfd_create("occl-answer", request->text_bytes, 0, &request->memfd,
                           &request->detail) != OCCL_OK)
         return false;
     request->phase = PHASE_COPY;
@@ -206,13 +202,18 @@ static bool join(struct occl_admin_request *request) {
 
 /* True: all of it is in the descriptor. */
 static bool copy(struct occl_admin_request *request, uint64_t until_ns) {
-    const struct occl_admin_text *whole = &request->whole;
     do {
-        size_t left = whole->used - request->copied;
-        size_t bytes = left < COPY_BYTES ? left : COPY_BYTES;
-        memcpy((char *)request->mapped + request->copied, whole->bytes + request->copied, bytes);
+        const struct occl_admin_text *text =
+            request->copied_texts ? &request->lists[request->copied_texts - 1] : &request->head;
+        size_t bytes = occl_admin_text_copy(text, request->copied_of_text,
+                                            (char *)request->mapped + request->copied);
         request->copied += bytes;
-        if (request->copied == whole->used)
+        request->copied_of_text += bytes;
+        if (bytes == 0) {
+            request->copied_texts++;
+            request->copied_of_text = 0;
+        }
+        if (request->copied == request->text_bytes)
             return true;
     } while (now_of(request) < until_ns);
     return false;
@@ -222,7 +223,7 @@ static void send_answer(struct occl_admin_request *request) {
     struct occl_msg_admin_reply reply;
     memset(&reply, 0, sizeof reply);
     occl_msg_init(&reply.h, OCCL_MSG_ADMIN_REPLY, request->number);
-    reply.text_bytes = request->whole.used;
+    reply.text_bytes = request->text_bytes;
     occl_session_send(request->asker, &reply, sizeof reply, &request->memfd.fd, 1);
     request->asker->answer = request->memfd;
     request->memfd.fd = -1;
@@ -249,7 +250,7 @@ void occl_admin_forget(struct occl_admin_request *request) {
     occl_memfd_close(&request->memfd);
     for (uint32_t i = 0; i < OCCL_ADMIN_LISTS; i++)
         occl_admin_text_free(&request->lists[i]);
-    occl_admin_text_free(&request->whole);
+    occl_admin_text_free(&request->head);
     json_decref(request->answer);
     json_decref(request->json);
     free(request->stops);

@@ -281,35 +281,46 @@ static void post(struct client *c, const char *text) {
     client_send(c, &msg, sizeof msg, -1);
 }
 
-/* The crowd's pages take tens of milliseconds to look at; a round never does. */
+/* One answer, round by round; the longest round. */
+static uint64_t longest_round(struct stage *s, const char *verb) {
+    char request[64];
+    uint64_t longest = 0, all = 0;
+    uint32_t rounds = 0;
+    (void)snprintf(request, sizeof request, "{\"verb\":\"%s\"}", verb);
+    post(&s->operator, request);
+    while (rounds < 1000000) {
+        uint64_t start = cpu_ns();
+        (void)occl_daemon_step(s->f.daemon, 0);
+        uint64_t took = cpu_ns() - start;
+        longest = took > longest ? took : longest;
+        all += took;
+        rounds++;
+        s->operator.fixture = NULL; /* a look without a round */
+        bool answered = client_receive(&s->operator, 0);
+        s->operator.fixture = & s->f;
+        if (answered)
+            break;
+    }
+    assert_int_equal(s->operator.in.admin.detail.status, OCCL_OK);
+    print_message("%s: %u rounds, %.1f ms, the longest %.2f ms\n", verb, rounds, (double)all / 1e6,
+                  (double)longest / 1e6);
+    return longest;
+}
+
+/* The crowd's pages take tens of milliseconds to look at, and the answers have megabytes; a round
+ * never takes long. A host that takes the core away shows as a long round now and then; what the
+ * daemon does shows every time. */
+#define LOOKS 5
 static void the_loop_is_never_held(void **state) {
     static const char *const verbs[] = {"status", "jobs", "comms", "ops", "why", "usage"};
     struct stage *s = stage_open();
     (void)state;
     (void)fixture_pump(&s->f, 600, NULL, NULL); /* the first look for stalls is over */
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
-        char request[64];
-        uint64_t longest = 0, all = 0;
-        uint32_t rounds = 0;
-        (void)snprintf(request, sizeof request, "{\"verb\":\"%s\"}", verbs[i]);
-        post(&s->operator, request);
-        while (s->operator.fixture && rounds<1000000) {
-            uint64_t start = cpu_ns();
-            (void)occl_daemon_step(s->f.daemon, 0);
-            uint64_t took = cpu_ns() - start;
-            longest = took > longest ? took : longest;
-            all += took;
-            rounds++;
-            s->operator.fixture = NULL; /* a look without a round */
-            bool answered = client_receive(&s->operator, 0);
-            s->operator.fixture = & s->f;
-            if (answered)
-                break;
-        }
-        assert_int_equal(s->operator.in.admin.detail.status, OCCL_OK);
-        print_message("%s: %u rounds, %.1f ms, the longest %.2f ms\n", verbs[i], rounds,
-                      (double)all / 1e6, (double)longest / 1e6);
-        assert_true(longest < 4 * MS * SLOWNESS);
+        uint64_t longest = UINT64_MAX;
+        for (int look = 0; look < LOOKS && longest >= 2 * MS * SLOWNESS; look++)
+            longest = longest_round(s, verbs[i]);
+        assert_true(longest < 2 * MS * SLOWNESS);
     }
     stage_close(s);
 }
