@@ -402,6 +402,19 @@ static void whoever_leaves_last_takes_the_folder_away(void **state) {
     assert_non_null(strstr(r->out, "/run-"));
 }
 
+/* Another launcher can find a daemon, use it and so end it before its own launcher looks. */
+static void a_daemon_that_others_have_ended_is_started_anew(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(
+        0,
+        "printf '#!/bin/sh\\necho >>%s/starts; test $(wc -l <%s/starts) -lt 4 && exit 0; exec %s "
+        "\"$@\"\\n' >%s/brief; chmod +x %s/brief; %s run --occld=%s/brief -n 1 cat %s/starts",
+        folder, folder, fake, folder, folder, ctl, folder, folder);
+    assert_string_equal(r->out, "\n\n\n\n");
+    assert_string_equal(r->err, "");
+    assert_nothing_left();
+}
+
 static void a_starting_daemon_is_waited_for(void **state) {
     (void)state;
     (void)shell_expect(0, "umask 077; mkdir -p %s/occl-%u/late", folder, (unsigned)geteuid());
@@ -445,6 +458,7 @@ int main(void) {
         CASE(a_second_shell_finds_and_shares_the_private_daemon),
         CASE(launchers_at_once_share_one_daemon),
         CASE(whoever_leaves_last_takes_the_folder_away),
+        CASE(a_daemon_that_others_have_ended_is_started_anew),
         CASE(a_starting_daemon_is_waited_for),
     };
     return cmocka_run_group_tests_name("occlctl_run", tests, NULL, NULL);

@@ -239,17 +239,21 @@ static int start_private(const struct occl_run_options *options, struct occl_run
         return OCCL_OK;
     }
     char words[256] = "";
+    int ended = -1;
     last_words(daemon, words, sizeof words);
     if (pid > 0) {
-        (void)kill(pid, SIGKILL);    /* our child, not reaped */
-        (void)waitpid(pid, NULL, 0); /* killed: ends */
+        (void)kill(pid, SIGKILL);      /* our child, not reaped */
+        (void)waitpid(pid, &ended, 0); /* killed: ends */
     }
     remove_folder(daemon);
     if (pid < 0)
         return occl_detail_set(detail, OCCL_E_NO_MEMORY, fork_error, "fork: %s",
                                strerror(fork_error));
-    return occl_detail_set(detail, OCCL_E_NO_DAEMON, 0,
-                           "the private daemon (%.120s) did not come up: %s", program,
+    /* Another launcher has found it, used it and ended it before this one looked. */
+    bool served = ended == 0;
+    return occl_detail_set(detail, served ? OCCL_E_DAEMON_LOST : OCCL_E_NO_DAEMON, 0,
+                           "the private daemon (%.120s) %s: %s", program,
+                           served ? "has ended at once" : "did not come up",
                            words[0] ? words : "it said nothing");
 }
 
@@ -265,33 +269,39 @@ static int connect_admin(const struct occl_run_options *options, struct occl_run
                            detail);
 }
 
-/* With the base locked: uses a daemon that lives, waits for one that is starting or ending, and
- * starts one when there is none. */
-static int find_or_start(const struct occl_run_options *options, struct occl_run_daemon *daemon,
-                         struct occl_detail *detail) {
+/* With the base locked: uses a daemon that lives, or starts one when there is none.
+ * OCCL_WOULD_BLOCK, with the detail: one is starting or ending, try again. */
+static int find_or_start_once(const struct occl_run_options *options,
+                              struct occl_run_daemon *daemon, struct occl_detail *detail) {
     int base_fd = -1;
+    bool starts = true;
     int status = open_base(daemon->base, &base_fd, detail);
     if (status != OCCL_OK)
         return status;
+    status = occl_locate_socket(NULL, daemon->socket, sizeof daemon->socket, detail);
+    if (status == OCCL_E_NO_DAEMON) {
+        status = start_private(options, daemon, detail);
+        starts = status != OCCL_E_NO_DAEMON;
+    }
+    if (status == OCCL_OK)
+        status = connect_admin(options, daemon, detail);
+    (void)close(base_fd); /* unlocks */
+    return is_passing(status) && starts ? OCCL_WOULD_BLOCK : status;
+}
+
+static int find_or_start(const struct occl_run_options *options, struct occl_run_daemon *daemon,
+                         struct occl_detail *detail) {
     uint64_t end_ns = occl_clock_now_ns(&options->ctl.clock) + READY_NS;
-    for (;;) {
-        status = occl_locate_socket(NULL, daemon->socket, sizeof daemon->socket, detail);
-        if (status == OCCL_E_NO_DAEMON) {
-            status = start_private(options, daemon, detail);
-            break;
-        }
-        if (status == OCCL_OK)
-            status = connect_admin(options, daemon, detail);
-        if (!is_passing(status) || occl_clock_now_ns(&options->ctl.clock) >= end_ns)
-            break;
+    int status;
+    while ((status = find_or_start_once(options, daemon, detail)) == OCCL_WOULD_BLOCK &&
+           occl_clock_now_ns(&options->ctl.clock) < end_ns) {
+        if (daemon->pid > 0)
+            occl_run_daemon_close(options, daemon); /* ours was another launcher's, too, and ends */
         occl_clock_sleep_ns(&options->ctl.clock, STEP_NS);
     }
-    if (daemon->pid > 0)
-        status = connect_admin(options, daemon, detail);
-    else
+    if (daemon->pid == 0)
         daemon->base[0] = '\0';
-    (void)close(base_fd); /* unlocks */
-    return status;
+    return status == OCCL_WOULD_BLOCK ? detail->status : status;
 }
 
 /* Notes base and folder of a private daemon that another launcher started. */
