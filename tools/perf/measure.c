@@ -14,9 +14,11 @@
 enum occl_result occl_perf_complain(const struct occl_perf_bench *bench, const char *what,
                                     enum occl_result result) {
     const char *text = occl_last_error();
-    (void)fprintf(stderr, "occl-perf: rank %d: %s: %s%s%s\n", bench->rank, what,
-                  occl_result_string(result), text[0] ? ": " : "",
-                  text); /* nowhere else to report */
+    char who[24] = "";
+    if (bench->rank >= 0)                                          /* or it is none yet */
+        (void)snprintf(who, sizeof who, "rank %d: ", bench->rank); /* fits */
+    (void)fprintf(stderr, "occl-perf: %s%s: %s%s%s\n", who, what, occl_result_string(result),
+                  text[0] ? ": " : "", text); /* nowhere else to report */
     return result;
 }
 
