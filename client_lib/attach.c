@@ -221,8 +221,7 @@ static int map_pages(const int fds[OCCL_MESSAGE_FDS_MAX]) {
     if (status == OCCL_OK)
         status = occl_memfd_verify(fds[1], w->job_page_bytes, true, &detail);
     if (status == OCCL_OK)
-        status = occl_memfd_map(fds[0], w->page_bytes, OCCL_MAP_WRITE | OCCL_MAP_POPULATE, &page,
-                                &detail);
+        status = occl_memfd_map(fds[0], w->page_bytes, OCCL_MAP_WRITE, &page, &detail);
     if (status == OCCL_OK)
         status = occl_memfd_map(fds[1], w->job_page_bytes, 0, &job, &detail);
     if (status == OCCL_OK)

@@ -4,8 +4,16 @@
  * completion credit, so completions always find room. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "client_lib/client.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* Entries of the completion ring that are brought into being at once: 64 KiB. */
+#define POPULATED_STEP 2048u
 
 struct ring_slot {
     struct client_op *op; /* NULL: nobody waits for the completion any more */
@@ -17,9 +25,11 @@ struct client_ring {
     pthread_mutex_t sq_lock; /* producer of the submission ring, credits, slots */
     struct occl_ring_producer sq;
     struct occl_credits credits;
-    struct ring_slot *slots;
-    uint32_t slot_count;
-    uint32_t slot_free;      /* slot_count: none */
+    struct ring_slot *slots; /* those from slot_fresh on have never been used, nor touched */
+    uint32_t slot_count, slot_fresh;
+    uint32_t slot_free;      /* the first of those that were given back; slot_count: none */
+    uint32_t reserved;       /* credits taken so far, counted until all entries are populated */
+    uint32_t populated;      /* entries of the completion ring */
     pthread_mutex_t cq_lock; /* consumer of the completion ring; before sq_lock */
     struct occl_ring_consumer cq;
 };
@@ -40,9 +50,7 @@ int client_ring_start(const struct occl_session_shape *shape) {
     pthread_mutex_init(&ring->sq_lock, NULL);
     pthread_mutex_init(&ring->cq_lock, NULL);
     ring->slots = slots;
-    ring->slot_count = shape->cq_entries;
-    for (uint32_t i = 0; i < ring->slot_count; i++)
-        slots[i].next_free = i + 1;
+    ring->slot_count = ring->slot_free = shape->cq_entries;
     occl_lib.ring = ring;
     return OCCL_OK;
 }
@@ -58,14 +66,39 @@ void client_ring_stop(void) {
     occl_lib.ring = NULL;
 }
 
+/* sq_lock is held; one more completion will come. Its entry is this process's memory, not the
+ * daemon's, which writes it: so it is brought into being here, before the daemon hears of the op.
+ * All at once, when the process attaches, would cost every process a millisecond. */
+static bool populate(struct client_ring *ring) {
+    const struct occl_ring_place *cq = &ring->cq.at;
+    if (ring->populated == cq->entry_count || ring->reserved++ < ring->populated)
+        return true;
+    uint32_t entries = ring->populated + POPULATED_STEP;
+    if (entries > cq->entry_count)
+        entries = cq->entry_count;
+    char *page = (char *)occl_lib.page;
+    size_t from = (size_t)(cq->entries - page) + (size_t)ring->populated * cq->entry_bytes;
+    size_t to = (size_t)(cq->entries - page) + (size_t)entries * cq->entry_bytes;
+    from &= ~(size_t)(OCCL_PAGE_BYTES - 1);
+    if (madvise(page + from, to - from, MADV_POPULATE_WRITE) != 0)
+        return false;
+    ring->populated = entries;
+    return true;
+}
+
 int client_ring_reserve(void) {
     struct client_ring *ring = occl_lib.ring;
     client_ring_reap();
     pthread_mutex_lock(&ring->sq_lock);
     bool taken = occl_credits_take(&ring->credits);
+    bool there = taken && populate(ring);
+    if (taken && !there)
+        occl_credits_put(&ring->credits, 1);
     pthread_mutex_unlock(&ring->sq_lock);
-    if (taken)
+    if (there)
         return OCCL_OK;
+    if (taken)
+        return client_fail(OCCL_E_NO_MEMORY, "no memory for the completions of the ring");
     return client_fail(OCCL_WOULD_BLOCK,
                        "%u operations of this process wait in the daemon, the limit; wait for some "
                        "of them first",
@@ -130,15 +163,24 @@ static uint64_t user_data_of(const struct client_ring *ring, uint32_t slot) {
     return ((uint64_t)ring->slots[slot].sequence << 32) | slot;
 }
 
-/* The caller has reserved a credit: then a slot is free, too. */
+/* sq_lock is held, a credit reserved: then a slot is free, too. */
+static uint32_t take_slot(struct client_ring *ring) {
+    uint32_t slot = ring->slot_free;
+    if (slot == ring->slot_count)
+        slot = ring->slot_fresh++;
+    else
+        ring->slot_free = ring->slots[slot].next_free;
+    OCCL_ASSERT(slot < ring->slot_count);
+    return slot;
+}
+
+/* The caller has reserved a credit. */
 int client_ring_submit(struct client_op *op) {
     struct client_ring *ring = occl_lib.ring;
     struct occl_sqe entry;
     fill(op, OCCL_SQE_SUBMIT, &entry);
     pthread_mutex_lock(&ring->sq_lock);
-    uint32_t slot = ring->slot_free;
-    OCCL_ASSERT(slot < ring->slot_count);
-    ring->slot_free = ring->slots[slot].next_free;
+    uint32_t slot = take_slot(ring);
     ring->slots[slot].op = op;
     op->ring_slot = slot;
     entry.user_data = user_data_of(ring, slot);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -349,6 +350,45 @@ static void test_D02_the_same_rank_starts_again(void **state) {
     }
 }
 
+/* ---- the rings ---- */
+
+/* Pages of the session page from `offset` on that exist. */
+static uint64_t pages_from(uint64_t offset) {
+    static unsigned char there[OCCL_CQ_ENTRIES];
+    uint64_t count = occl_lib.welcome.page_bytes / OCCL_PAGE_BYTES, found = 0;
+    if (count > sizeof there || mincore(occl_lib.page, occl_lib.welcome.page_bytes, there) != 0)
+        return UINT64_MAX;
+    for (uint64_t i = offset / OCCL_PAGE_BYTES; i < count; i++)
+        found += there[i] & 1;
+    return found;
+}
+
+static int use_rings(struct world_rank *me) {
+    const uint64_t cq = occl_lib.page->cq_offset;
+    WORLD_OK(occl_barrier(me->comm, NULL, NULL));
+    WORLD_CHECK(pages_from(cq) <= 1); /* the submission ring may share the first one */
+    uint64_t before = 0;
+    for (uint32_t i = 1; i <= OCCL_CQ_ENTRIES; i++) {
+        WORLD_CHECK(client_ring_reserve() == OCCL_OK);
+        uint64_t pages = pages_from(cq);
+        WORLD_CHECK(pages * OCCL_PAGE_BYTES >= i * sizeof(struct occl_cqe));
+        WORLD_CHECK(pages >= before && pages <= before + 17); /* a step is 64 KiB */
+        before = pages;
+    }
+    WORLD_CHECK(client_ring_reserve() == OCCL_WOULD_BLOCK);
+    for (uint32_t i = 0; i < OCCL_CQ_ENTRIES; i++)
+        client_ring_unreserve();
+    WORLD_CHECK(client_ring_reserve() == OCCL_OK);
+    client_ring_unreserve();
+    return 0;
+}
+
+/* The memory of a completion is the client's, and there before the daemon writes it. */
+static void rings_are_populated_as_they_are_used(void **state) {
+    (void)state;
+    assert_int_equal(world_run(&w, 2, use_rings, NULL, 30), 0);
+}
+
 /* ---- the first collective ---- */
 
 #define FIRST_WITHIN_S 0.020
@@ -400,6 +440,7 @@ int main(void) {
         cmocka_unit_test(completions_make_the_descriptor_readable),
         cmocka_unit_test(test_C05_two_creations_at_once),
         cmocka_unit_test(test_D02_the_same_rank_starts_again),
+        cmocka_unit_test(rings_are_populated_as_they_are_used),
         cmocka_unit_test(first_collective_comes_soon),
     };
     return cmocka_run_group_tests_name("client_lifecycle", tests, setup, teardown);
