@@ -227,7 +227,7 @@ def other_distances_are_shown_and_counted():
     expect(len([x for x in lines if x.startswith("| 2 | 8 B | 110 |")]), 1)
     expect(len([x for x in lines if x.startswith("| 2 | 8 B | 500 |")]), 1)
     expect(len(report.json_lines([record]).splitlines()), 1)
-    wanted = {"slower": 1, "median_below_0.9": 1, "median_below_1": 1, "mixed": 0}
+    wanted = {"slower": 1, "median_below_0.9": 1, "median_below_1": 1, "mixed": 0, "not_compared": 0}
     expect(report.verdict_counts([record]), wanted)
 
 
@@ -235,14 +235,15 @@ def medians_are_counted_beside_intervals():
     own = {r: (us, NEAR) for r, us in enumerate((0.2, 0.2, 0.2, 0.2, 0.1), 1)}
     rows = [("occl", "zero-copy", POINT, own)]
     rows.append(("openmpi", "cma", POINT, rounds_of("nnnnn", 0.15, 0)))
-    wanted = {"slower": 0, "median_below_0.9": 1, "median_below_1": 1, "mixed": 0}
+    wanted = {"slower": 0, "median_below_0.9": 1, "median_below_1": 1, "mixed": 0, "not_compared": 0}
     expect(report.verdict_counts([point_record(rows)]), wanted)
 
 
 def records_of_nothing_but_a_floor():
     record = point_record([("floor", "spin-bound", POINT, rounds_of("nf", 0.1, 0.3))])
     expect((record["occl_us"], record["best_peer"], record["rounds"]), (None, None, 0))
-    expect(report.verdict_counts([record])["median_below_1"], 0)
+    counts = report.verdict_counts([record])
+    expect((counts["median_below_1"], counts["not_compared"]), (0, 1))
 
 
 def run(program, *arguments):

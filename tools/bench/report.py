@@ -134,12 +134,14 @@ def is_slower(record):
 
 
 def verdict_counts(found):
-    """How many points are slower by the interval, and by the medians below 0.9 and below 1; and how
-    many mix distances. A point counts with its worst distance."""
+    """How many points are slower by the interval, and by the medians below 0.9 and below 1; how many
+    mix distances, and how many have nothing to be compared with. A point counts with its worst
+    distance."""
     worst = [[r["ratio_to_best_peer"] for r in rows_of(record)] for record in found]
     worst = [[ratio for ratio in ratios if ratio is not None] for ratios in worst]
     worst = [min(ratios) for ratios in worst if ratios]
     return {
+        "not_compared": len(found) - len(worst),
         "slower": sum(any(map(is_slower, rows_of(record))) for record in found),
         "median_below_0.9": sum(ratio < SLOWER_BELOW for ratio in worst),
         "median_below_1": sum(ratio < 1 for ratio in worst),
