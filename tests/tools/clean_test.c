@@ -160,6 +160,20 @@ static void a_named_socket_goes_when_dead(void **state) {
     (void)shell_expect(0, "test -e %s/file", folder);
 }
 
+/* While it waits for the lock, the last launcher takes the base away, and another one makes it anew
+ * and is about to start a daemon in it. */
+static void a_base_that_was_replaced_is_not_the_locked_one(void **state) {
+    (void)state;
+    const struct shell_result *r = shell_expect(
+        0,
+        "cd %s; umask 077; mkdir %s new; exec 8<%s 9<new; flock 8; flock 9; "
+        "( exec 8<&- 9<&-; %s clean >/dev/null ) & sleep 0.3; "
+        "mkdir new/run-x; : >new/run-x/occld.pid; mv -T new %s; exec 8<&-; sleep 0.5; "
+        "test -e %s/run-x/occld.pid && echo kept; exec 9<&-; wait; test -e %s || echo cleaned",
+        folder, base, base, ctl, base, base, base);
+    assert_string_equal(r->out, "kept\ncleaned\n");
+}
+
 /* Launchers start and end private daemons while clean runs in a tight loop; one of four daemons is
  * killed, so that there is always something to clean. */
 static void d07_clean_in_a_loop_disturbs_nobody(void **state) {
@@ -189,6 +203,7 @@ int main(void) {
         CASE(strange_files_are_not_touched),
         CASE(a_base_of_others_is_not_touched),
         CASE(a_named_socket_goes_when_dead),
+        CASE(a_base_that_was_replaced_is_not_the_locked_one),
         CASE(d07_clean_in_a_loop_disturbs_nobody),
     };
     return cmocka_run_group_tests_name("occlctl_clean", tests, NULL, NULL);

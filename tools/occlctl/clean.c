@@ -17,11 +17,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/occlctl/base_lock.h"
 #include "tools/occlctl/occlctl.h"
 #include "tools/occlctl/table.h"
 
 #define FRESH_NS 2000000000ll
-#define LOCK_STEP_NS 5000000ull
 
 struct findings {
     const struct occl_ctl_options *options;
@@ -128,33 +128,25 @@ static void remove_private(struct findings *findings, const struct occl_private_
     (void)close(fd); /* unlocks */
 }
 
-/* Locks a base for us alone, giving up after the user's time limit. */
-static int lock_base(const struct findings *findings, const char *base) {
-    int fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    uint64_t left = (uint64_t)findings->options->timeout_ms * 1000000u / LOCK_STEP_NS + 1;
-    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        if (left-- == 0) {
-            (void)close(fd); /* nothing is locked */
-            return -1;
-        }
-        occl_clock_sleep_ns(&findings->options->clock, LOCK_STEP_NS);
-    }
-    return fd;
-}
-
 static void clean_base(struct findings *findings, const struct occl_locate_places *places,
                        int number) {
     char base[OCCL_SOCKET_PATH_BYTES];
     struct stat status;
-    if (!occl_locate_base(places, number, base, sizeof base) || lstat(base, &status) != 0)
+    if (!occl_locate_base(places, number, base, sizeof base))
         return;
     if (!occl_locate_base_is_safe(base, places->uid)) {
-        note(findings->skipped, base, "not a folder of this user alone (mode 0700)");
+        /* There may be none, since just now or until just now. */
+        if (lstat(base, &status) == 0 && !occl_locate_base_is_safe(base, places->uid))
+            note(findings->skipped, base, "not a folder of this user alone (mode 0700)");
         return;
     }
-    int fd = lock_base(findings, base);
+    int fd = occl_base_lock(&findings->options->clock, base,
+                            (uint64_t)findings->options->timeout_ms * 1000000u);
     if (fd < 0) {
-        note(findings->skipped, base, "a launcher has held it for all of --timeout");
+        if (errno != ENOENT) /* the last launcher took it away just now */
+            note(findings->skipped, base,
+                 errno == EWOULDBLOCK ? "a launcher has held it for all of --timeout"
+                                      : strerror(errno));
         return;
     }
     struct occl_locate_places one = *places;

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/occlctl/base_lock.h"
 #include "tools/occlctl/run.h"
 
 #define READY_NS 10000000000ull
@@ -93,44 +94,36 @@ static int choose_base(uid_t *out_uid, char *out_base, struct occl_detail *detai
 
 /* One attempt; OCCL_WOULD_BLOCK when somebody removed the base before the lock was ours: `clean`
  * and ending launchers take away an empty one. */
-static int lock_base(const char *base, uid_t uid, int *out_fd, struct occl_detail *detail) {
-    struct stat locked, named;
+static int lock_base(const struct occl_run_options *options, const char *base, uid_t uid,
+                     int *out_fd, struct occl_detail *detail) {
     if (mkdir(base, 0700) != 0 && errno != EEXIST)
         return occl_detail_set(detail, OCCL_E_PERMISSION, errno, "cannot make %s: %s", base,
                                strerror(errno));
-    int fd = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = occl_base_lock(&options->ctl.clock, base, OCCL_BASE_WAIT);
     if (fd < 0 && errno == ENOENT)
         return OCCL_WOULD_BLOCK;
-    if (fd < 0 || flock(fd, LOCK_EX) != 0) {
-        int error = errno;
-        if (fd >= 0)
-            (void)close(fd); /* nothing was written */
-        return occl_detail_set(detail, OCCL_E_PERMISSION, error, "cannot lock %s: %s", base,
-                               strerror(error));
-    }
-    int status = OCCL_OK;
-    if (fstat(fd, &locked) != 0 || lstat(base, &named) != 0 || locked.st_ino != named.st_ino ||
-        locked.st_dev != named.st_dev)
-        status = OCCL_WOULD_BLOCK;
-    else if (!occl_locate_base_is_safe(base, uid))
-        status = occl_detail_set(detail, OCCL_E_PERMISSION, 0,
-                                 "%s is not a folder of this user alone (mode 0700)", base);
-    if (status == OCCL_OK)
+    if (fd < 0)
+        return occl_detail_set(detail, OCCL_E_PERMISSION, errno, "cannot lock %s: %s", base,
+                               strerror(errno));
+    if (occl_locate_base_is_safe(base, uid)) {
         *out_fd = fd;
-    else
-        (void)close(fd); /* unlocks */
-    return status;
+        return OCCL_OK;
+    }
+    (void)close(fd); /* unlocks */
+    return occl_detail_set(detail, OCCL_E_PERMISSION, 0,
+                           "%s is not a folder of this user alone (mode 0700)", base);
 }
 
 /* Makes and locks the base folder; the lock is the descriptor's. Waits for others that start. */
-static int open_base(char *out_base, int *out_fd, struct occl_detail *detail) {
+static int open_base(const struct occl_run_options *options, char *out_base, int *out_fd,
+                     struct occl_detail *detail) {
     uid_t uid;
     int status = choose_base(&uid, out_base, detail);
     if (status != OCCL_OK)
         return status;
     status = OCCL_WOULD_BLOCK;
     for (int attempt = 0; status == OCCL_WOULD_BLOCK && attempt < BASE_ATTEMPTS; attempt++)
-        status = lock_base(out_base, uid, out_fd, detail);
+        status = lock_base(options, out_base, uid, out_fd, detail);
     if (status == OCCL_WOULD_BLOCK)
         return occl_detail_set(detail, OCCL_E_BUSY, 0, "%s does not stay", out_base);
     return status;
@@ -275,7 +268,7 @@ static int find_or_start_once(const struct occl_run_options *options,
                               struct occl_run_daemon *daemon, struct occl_detail *detail) {
     int base_fd = -1;
     bool starts = true;
-    int status = open_base(daemon->base, &base_fd, detail);
+    int status = open_base(options, daemon->base, &base_fd, detail);
     if (status != OCCL_OK)
         return status;
     status = occl_locate_socket(NULL, daemon->socket, sizeof daemon->socket, detail);
@@ -373,12 +366,13 @@ static bool has_ended(const struct occl_run_daemon *daemon) {
     return ended;
 }
 
-static void remove_locked(const struct occl_run_daemon *daemon) {
-    int base_fd = open(daemon->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (base_fd >= 0 && flock(base_fd, LOCK_EX) == 0)
-        remove_folder(daemon);
-    if (base_fd >= 0)
-        (void)close(base_fd); /* unlocks */
+static void remove_locked(const struct occl_run_options *options,
+                          const struct occl_run_daemon *daemon) {
+    int base_fd = occl_base_lock(&options->ctl.clock, daemon->base, OCCL_BASE_WAIT);
+    if (base_fd < 0)
+        return; /* gone, and the folder with it */
+    remove_folder(daemon);
+    (void)close(base_fd); /* unlocks */
 }
 
 void occl_run_daemon_close(const struct occl_run_options *options, struct occl_run_daemon *daemon) {
@@ -390,7 +384,7 @@ void occl_run_daemon_close(const struct occl_run_options *options, struct occl_r
     uint64_t end_ns = occl_clock_now_ns(&options->ctl.clock) + GONE_NS;
     while (occl_clock_now_ns(&options->ctl.clock) < end_ns) {
         if (has_ended(daemon)) {
-            remove_locked(daemon);
+            remove_locked(options, daemon);
             break;
         }
         occl_clock_sleep_ns(&options->ctl.clock, ours ? STEP_NS : PROBE_STEP_NS);
