@@ -160,6 +160,15 @@ static void a_named_socket_goes_when_dead(void **state) {
     (void)shell_expect(0, "test -e %s/file", folder);
 }
 
+/* Many may look at the same remains at once: a shared lock speaks for nobody. */
+static void who_looks_is_no_owner(void **state) {
+    (void)state;
+    leave_dead("one");
+    const struct shell_result *r =
+        shell_expect(0, "flock -s %s/one flock -s %s/one/occld.pid %s clean", base, base, ctl);
+    HAS(r->out, "/one: nobody listens on its socket and no lock is held");
+}
+
 /* While it waits for the lock, the last launcher takes the base away, and another one makes it anew
  * and is about to start a daemon in it. */
 static void a_base_that_was_replaced_is_not_the_locked_one(void **state) {
@@ -203,6 +212,7 @@ int main(void) {
         CASE(strange_files_are_not_touched),
         CASE(a_base_of_others_is_not_touched),
         CASE(a_named_socket_goes_when_dead),
+        CASE(who_looks_is_no_owner),
         CASE(a_base_that_was_replaced_is_not_the_locked_one),
         CASE(d07_clean_in_a_loop_disturbs_nobody),
     };

@@ -4,9 +4,10 @@
  * Locks say what lives, whatever its age. A launcher makes folders under the lock of the base,
  * which is ours meanwhile, and hands a locked pid file to its daemon. A daemon locks the folder of
  * its socket from before it binds until it listens: whoever holds that lock and finds that nobody
- * listens has found a dead socket. Only a folder with nothing in it may belong to somebody who
- * locks nothing: one who has just made it by hand for a daemon to come; it is left alone while it
- * is younger than FRESH_NS.
+ * listens has found a dead socket. Owners lock exclusively; whoever only looks, or cleans, shares,
+ * so that nobody takes him for an owner. Only a folder with nothing in it may belong to somebody
+ * who locks nothing: one who has just made it by hand for a daemon to come; it is left alone while
+ * it is younger than FRESH_NS.
  *
  * What lives is kept. Remains that are not removed are skipped: told with their reason, exit 1. */
 #include <dirent.h>
@@ -106,7 +107,7 @@ static void remove_private(struct findings *findings, const struct occl_private_
         return;
     }
     /* Looked at again under the lock: only now does an answer stay true. */
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || pid_file_is_locked(fd)) {
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0 || pid_file_is_locked(fd)) {
         note(findings->kept, daemon->folder, "its daemon lives or is starting (locked)");
     } else {
         enum occl_socket_state state = occl_locate_probe(daemon->socket);
@@ -178,7 +179,7 @@ static int lock_folder_of(const char *path) {
     else
         slash[slash == folder] = '\0';
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0) {
         int error = errno;
         (void)close(fd); /* nothing is locked */
         errno = error;

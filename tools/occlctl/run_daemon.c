@@ -361,8 +361,8 @@ static bool has_ended(const struct occl_run_daemon *daemon) {
     int fd = open(pid_file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return errno == ENOENT;
-    bool ended = flock(fd, LOCK_EX | LOCK_NB) == 0;
-    (void)close(fd); /* unlocks */
+    bool ended = flock(fd, LOCK_SH | LOCK_NB) == 0; /* shared: who looks is no owner */
+    (void)close(fd);                                /* unlocks */
     return ended;
 }
 
