@@ -10,10 +10,6 @@
 #include "client_lib/client.h"
 #include "client_lib/memory.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 #define UNITS OCCL_ROOM_UNITS
 OCCL_STATIC_ASSERT(OCCL_ROOM_UNITS == 64, "a bit for each unit");
 

@@ -8,10 +8,6 @@
 
 #include "client_lib/client.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 /* Entries of the completion ring that are brought into being at once: 64 KiB. */
 #define POPULATED_STEP 2048u
 

@@ -13,11 +13,6 @@
 #include "client_lib/client.h"
 #include "client_lib/memory.h"
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
-#define MADV_POPULATE_WRITE 23
-#endif
-
 CLIENT_THREAD_HOT struct client_ranges client_ranges;
 
 /* Memory of occl_mem_alloc that was freed is not mapped any more, whatever is remembered. */
