@@ -36,8 +36,8 @@ int occl_base_lock(const struct occl_clock *clock, const char *base, uint64_t wa
         if (fd >= 0 && is_at(fd, base))
             return fd;
         if (fd >= 0) {
-            (void)close(fd); /* unlocks; the next look finds what is there now */
-            continue;
+            (void)close(fd); /* unlocks */
+            errno = ENOENT;
         }
         if (errno == EINTR)
             continue;

@@ -8,9 +8,9 @@
 
 #define OCCL_BASE_WAIT UINT64_MAX
 
-/* Locks the base that the path leads to now, waiting for wait_ns nanoseconds at most, or, with
- * OCCL_BASE_WAIT, as long as others hold it. A descriptor whose close unlocks; -1 with errno:
- * ENOENT there is none, EWOULDBLOCK others have held it all the time. */
+/* Locks the base, waiting for wait_ns nanoseconds at most, or, with OCCL_BASE_WAIT, as long as
+ * others hold it. A descriptor whose close unlocks; -1 with errno: ENOENT there is none, or the one
+ * that was there has been removed meanwhile, EWOULDBLOCK others have held it all the time. */
 int occl_base_lock(const struct occl_clock *clock, const char *base, uint64_t wait_ns);
 
 #endif
