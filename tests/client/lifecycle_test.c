@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -393,7 +394,6 @@ static void rings_are_populated_as_they_are_used(void **state) {
 
 #define FIRST_WITHIN_S 0.020
 #define FIRST_TRIES 40
-#define SANITIZED_TRIES 3
 
 struct first {
     double start_s, end_s[8];
@@ -407,15 +407,31 @@ static int first_collective(struct world_rank *me) {
     return 0;
 }
 
+/* What 8 processes cost that do nothing. */
+static double idle_processes_s(void) {
+    double start_s = world_now();
+    pid_t pids[8];
+    for (int i = 0; i < 8; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0)
+            _exit(0);
+    }
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+    return world_now() - start_s;
+}
+
 /* From before the processes are made until the last of them has its result. What other programs
- * take is not ours, so the best of some tries counts. What a sanitizer takes is not ours either:
- * then only the results count. */
+ * take is not ours, so the best of some tries counts. Nor is what a sanitizer takes to copy its own
+ * memory for each process. */
 static void first_collective_comes_soon(void **state) {
     struct first *first = world_shared(sizeof *first);
-    int tries = world_sanitized() ? SANITIZED_TRIES : FIRST_TRIES;
-    double best_s = 1e9;
+    /* (2 is the slowness of a plain build.) */
+    double best_s = 1e9, within_s = FIRST_WITHIN_S * world_slowness() / 2;
     (void)state;
-    for (int i = 0; i < tries && best_s > FIRST_WITHIN_S; i++) {
+    if (world_sanitized())
+        within_s += idle_processes_s();
+    for (int i = 0; i < FIRST_TRIES && best_s > within_s; i++) {
         first->start_s = world_now();
         assert_int_equal(world_run(&w, 8, first_collective, first, 20), 0);
         double end_s = 0;
@@ -423,8 +439,9 @@ static void first_collective_comes_soon(void **state) {
             end_s = first->end_s[rank] > end_s ? first->end_s[rank] : end_s;
         best_s = end_s - first->start_s < best_s ? end_s - first->start_s : best_s;
     }
-    print_message("    first collective of 8 processes after %.1f ms\n", best_s * 1e3);
-    assert_true(best_s <= FIRST_WITHIN_S || world_sanitized());
+    print_message("    first collective of 8 processes after %.1f ms, at most %.1f\n", best_s * 1e3,
+                  within_s * 1e3);
+    assert_true(best_s <= within_s);
 }
 
 int main(void) {
