@@ -413,6 +413,14 @@ static void a_daemon_that_others_have_ended_is_started_anew(void **state) {
     assert_string_equal(r->out, "\n\n\n\n");
     assert_string_equal(r->err, "");
     assert_nothing_left();
+    /* But not for ever. */
+    r = shell_expect(125,
+                     "printf '#!/bin/sh\\necho >>%s/ends; echo done\\n' >%s/brief; "
+                     "%s run --occld=%s/brief -n 1 true; code=$?; wc -l <%s/ends; exit $code",
+                     folder, folder, ctl, folder, folder);
+    assert_string_equal(r->out, "20\n");
+    assert_non_null(strstr(r->err, "/brief) has ended at once: done"));
+    assert_nothing_left();
 }
 
 static void a_starting_daemon_is_waited_for(void **state) {

@@ -46,6 +46,7 @@ struct occl_run_daemon {
     char base[OCCL_SOCKET_PATH_BYTES];   /* of a private daemon; "" otherwise */
     char folder[OCCL_SOCKET_PATH_BYTES]; /* its own */
     pid_t pid;                           /* 0: not ours */
+    uint32_t started;                    /* private daemons, for this run */
     struct occl_admin admin; /* held while the ranks run, so that a private daemon stays */
 };
 

@@ -27,6 +27,8 @@
 #define LOG_NAME "occld.log"
 /* Each lost one means that somebody else made progress. */
 #define BASE_ATTEMPTS 10000
+/* One that ends at once has served others. More than a few times in a row, it is not occld. */
+#define STARTS_MAX 20
 /* Room for "/run-XXXXXX", a slash and the socket's name behind a base. */
 #define BASE_BYTES_MAX (OCCL_SOCKET_PATH_BYTES - 1 - 11 - 1 - (int)sizeof OCCL_PRIVATE_SOCKET_NAME)
 
@@ -267,19 +269,19 @@ static int connect_admin(const struct occl_run_options *options, struct occl_run
 static int find_or_start_once(const struct occl_run_options *options,
                               struct occl_run_daemon *daemon, struct occl_detail *detail) {
     int base_fd = -1;
-    bool starts = true;
+    bool again = true;
     int status = open_base(options, daemon->base, &base_fd, detail);
     if (status != OCCL_OK)
         return status;
     status = occl_locate_socket(NULL, daemon->socket, sizeof daemon->socket, detail);
     if (status == OCCL_E_NO_DAEMON) {
         status = start_private(options, daemon, detail);
-        starts = status != OCCL_E_NO_DAEMON;
+        again = status != OCCL_E_NO_DAEMON && ++daemon->started < STARTS_MAX;
     }
     if (status == OCCL_OK)
         status = connect_admin(options, daemon, detail);
     (void)close(base_fd); /* unlocks */
-    return is_passing(status) && starts ? OCCL_WOULD_BLOCK : status;
+    return is_passing(status) && again ? OCCL_WOULD_BLOCK : status;
 }
 
 static int find_or_start(const struct occl_run_options *options, struct occl_run_daemon *daemon,
