@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark must count wrong results, pick the right setting and compute what it says."""
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import subprocess
@@ -258,9 +260,18 @@ def tables_and_plot():
     expect(len(picture.getElementsByTagName("polyline")), 5)
 
 
+def without_line(arguments):
+    """Not to measure how far the cores are apart: a host that moves them would choose among settings."""
+    if "--line-cores" not in arguments:
+        return arguments
+    at = arguments.index("--line-cores")
+    return arguments[:at] + arguments[at + 2 :]
+
+
 def fake_settings(_peer, _ranks, _cores, _private=False):
     def command(backend):
-        return lambda _programs, arguments: [FAKE, "--ranks", "2", "--backend", backend] + arguments
+        own = [FAKE, "--ranks", "2", "--backend", backend]
+        return lambda _programs, arguments: own + without_line(arguments)
 
     names = ("right", "slow", "flipped")
     applies = (lambda p: True, lambda p: True, lambda p: p.bytes == 1024)
@@ -358,6 +369,15 @@ def settings_fit_their_points():
                         raise AssertionError("%s: nothing for %r" % (peer, point))
 
 
+def occl_and_the_floor_are_always_measured():
+    loader = importlib.machinery.SourceFileLoader("bench_peers", os.path.join("tools", "bench-peers"))
+    tool = importlib.util.module_from_spec(importlib.util.spec_from_loader("bench_peers", loader))
+    loader.exec_module(tool)
+    expect(tool.parse([]).programs, ["floor", "openmpi", "mpich", "gloo", "occl"])
+    expect(tool.parse(["--peers", "mpich"]).programs, ["floor", "mpich", "occl"])
+    expect(tool.parse(["--peers", "occl,openmpi"]).programs, ["floor", "openmpi", "occl"])
+
+
 CASES = (
     right_results_of_all_operations,
     one_wrong_element_is_counted,
@@ -384,6 +404,7 @@ CASES = (
     daemon_is_started_and_stopped,
     daemon_that_fails_says_why,
     settings_fit_their_points,
+    occl_and_the_floor_are_always_measured,
 )
 
 
